@@ -18,4 +18,5 @@ d = { 'settings': { 'branch': 'main',
                                'ramabana.core.agent_err': ('core.html#agent_err', 'ramabana/core.py'),
                                'ramabana.core.clean_text': ('core.html#clean_text', 'ramabana/core.py'),
                                'ramabana.core.clip': ('core.html#clip', 'ramabana/core.py'),
-                               'ramabana.core.in_words': ('core.html#in_words', 'ramabana/core.py')}}}
+                               'ramabana.core.in_words': ('core.html#in_words', 'ramabana/core.py')},
+            'ramabana.names': {'ramabana.names.safe_shelf': ('names.html#safe_shelf', 'ramabana/names.py')}}}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent/'ramabana'
-LAYERS = '''core config pii sections terms encode fuse schema engine vectors store recall topics readers watches code federate localmodel ask memory
+LAYERS = '''core names config pii sections terms encode fuse schema engine vectors store recall topics readers watches code federate localmodel ask memory
 gitio learned host spec tools vault budget evidence scope sandbox chatmodel rag analysis compaction policy agents agent session cli mcp web
 testing'''.split()
 RANK = {name: rank for rank, name in enumerate(LAYERS)}

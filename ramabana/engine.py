@@ -6,9 +6,9 @@ Docs: https://example.github.io/ramabana/engine.html.md"""
 
 # %% auto #0
 __all__ = ['log', 'NETWORK', 'BUSY_WAIT', 'file_system', 'owner', 'refuse_unusable', 'told', 'set_journal', 'connect', 'migrate',
-           'Connection', 'Engine']
+           'Connection', 'Engine', 'backup']
 
-# %% ../nbs/10_engine.ipynb #7e9f99ed
+# %% ../nbs/10_engine.ipynb #95734be2
 import logging
 import os
 import random
@@ -24,7 +24,7 @@ from .schema import APPLICATION_ID, VERSION, steps
 
 log = logging.getLogger('ramabana.engine')
 
-# %% ../nbs/10_engine.ipynb #c68ecfaf
+# %% ../nbs/10_engine.ipynb #07ff9779
 NETWORK = {'nfs', 'nfs4', 'cifs', 'smb', 'smb2', 'smb3', 'smbfs', 'afpfs', 'webdav', 'davfs', 'fuse.davfs', 'fuse.sshfs', 'fuse.rclone', 'ncpfs', 'afs', 'ceph',
     'glusterfs', 'fuse.glusterfs', 'lustre'}
 _MAGIC = b'SQLite format 3\x00'
@@ -43,7 +43,7 @@ def file_system(
         if full.startswith(place) and len(place) >= len(best[0]): best = (place, kind)
     return best[1]
 
-# %% ../nbs/10_engine.ipynb #00530a50
+# %% ../nbs/10_engine.ipynb #5f09753a
 def owner(
     path: Path, # of a file that may be a vault
 ) -> str:       # 'new', 'ours', 'unsure' (no owner named in the header), or 'not SQLite', 'foreign'
@@ -56,7 +56,7 @@ def owner(
     number = int.from_bytes(head[68:72])
     return 'ours' if number == APPLICATION_ID else 'foreign' if number else 'unsure'
 
-# %% ../nbs/10_engine.ipynb #0c308298
+# %% ../nbs/10_engine.ipynb #963b2d7c
 def refuse_unusable(
     path: Path,    # of a vault to be opened
 ) -> None:
@@ -83,7 +83,7 @@ def _ours_inside(path: Path) -> bool:
         finally: conn.close()
     except apsw.Error: return False
 
-# %% ../nbs/10_engine.ipynb #571daee4
+# %% ../nbs/10_engine.ipynb #38f3c029
 _WORDS = {'BusyError': 'is locked by another process for longer than {wait} s: see which one holds it, or try again',
     'LockedError': 'is locked by another process: try again',
     'FullError': 'cannot be written, the disk is full: make room and try again; nothing was changed',
@@ -108,7 +108,7 @@ def told(
         if words is None: raise VaultError(f'{path}: {type(e).__name__} in the database; `ramabana doctor` tells more') from e
         raise VaultError(f'{path} {words.format(wait=BUSY_WAIT)}') from e
 
-# %% ../nbs/10_engine.ipynb #29794539
+# %% ../nbs/10_engine.ipynb #55dce13b
 def set_journal(
     conn: Any,  # an apsw connection
 ) -> str:       # 'wal', or 'delete' where write-ahead logging cannot be had, or 'memory'
@@ -136,7 +136,7 @@ def set_journal(
     conn.pragma('synchronous', 2)
     return mode
 
-# %% ../nbs/10_engine.ipynb #c6bf9503
+# %% ../nbs/10_engine.ipynb #08740536
 def connect(
     path: str,                # ':memory:' or a file
     readonly: bool = False,   # open without the right to write
@@ -160,7 +160,7 @@ def connect(
         for name, value in (('foreign_keys', 1), ('cache_size', -32_000), ('temp_store', 2)): conn.pragma(name, value)
     return conn, mode
 
-# %% ../nbs/10_engine.ipynb #54d26d8c
+# %% ../nbs/10_engine.ipynb #bde49cd4
 def migrate(
     conn: Any,  # an apsw connection
     path: str,  # for the message
@@ -183,7 +183,7 @@ def migrate(
         raise
     conn.execute('commit')
 
-# %% ../nbs/10_engine.ipynb #9fb83a4c
+# %% ../nbs/10_engine.ipynb #5f55cd6a
 class Connection:
     "One open vault file, statement by statement. Raises VaultError when it cannot be opened."
     def __init__(self,
@@ -231,7 +231,7 @@ class Connection:
         "Close the file; closing twice is harmless."
         with self.lock: self.conn.close()
 
-# %% ../nbs/10_engine.ipynb #5a8ca2ee
+# %% ../nbs/10_engine.ipynb #c0e77133
 class Engine(Connection):
     "One open vault file with transactions."
     _writing = False
@@ -274,3 +274,33 @@ class Engine(Connection):
             from fastlite import Database
             self._db = Database(self.conn)
         return self._db
+
+# %% ../nbs/10_engine.ipynb #a6c195cc
+def backup(
+    engine: Engine,           # the open file
+    path: str | os.PathLike,  # where the copy goes
+    replace: bool = False,    # a file that is already there may be replaced
+) -> dict:                    # path, size (bytes), docs
+    "A checked copy of the vault. Raises VaultError when it cannot be made; then nothing is left behind."
+    import apsw
+    target = Path(path).expanduser().absolute()
+    if target.exists() and not replace: raise VaultError(f'{target} is already there: name another file, or say replace=True')
+    if str(target) == engine.path: raise VaultError(f'{target} is the vault itself: name another file')
+    part = target.with_name(target.name + '.part')
+    part.unlink(missing_ok=True)
+    try:
+        with told(str(part)):
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            copy = apsw.Connection(str(part))
+            try:
+                with engine.lock, copy.backup('main', engine.conn, 'main') as job:
+                    while not job.done: job.step(1000)
+                copy.pragma('journal_mode', 'delete')
+                (docs,), = copy.execute('select count(*) from docs').fetchall()
+                said = copy.pragma('integrity_check')
+            finally: copy.close()
+        if said != 'ok': raise VaultError(f'the copy of {engine.path} does not check ({said}): nothing was kept; see `ramabana doctor`')
+        os.replace(part, target)
+    except OSError as e: raise VaultError(f'{target} cannot be written ({e.strerror}): name a file in a folder where this user may write') from e
+    finally: part.unlink(missing_ok=True)
+    return dict(path=str(target), size=target.stat().st_size, docs=docs)

@@ -1,4 +1,4 @@
-"""Is every document whole? Check, rebuild, back up, and encode what is waiting.
+"""Is every document whole? Check, rebuild, and encode what is waiting.
 
 Docs: https://example.github.io/ramabana/upkeep.html.md"""
 
@@ -6,23 +6,19 @@ Docs: https://example.github.io/ramabana/upkeep.html.md"""
 
 # %% auto #0
 __all__ = ['log', 'PENDING_BATCH', 'check', 'check_shelf', 'full_text_damaged', 'encode_pending', 'pending', 'crumb_of',
-           'rebuild', 'is_derived_damage', 'backup']
+           'rebuild', 'is_derived_damage']
 
-# %% ../nbs/12a_upkeep.ipynb #73e0cc94
+# %% ../nbs/12a_upkeep.ipynb #c4ef924c
 import json
 import logging
-import os
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any
-from .core import AgentError, VaultError
-from .engine import Engine, told
+from .core import VaultError
+from .engine import Engine
 from .schema import shelf_ddl
-from .store import Store, chunks_of, digest, draft, empty, encode_chunks, encode_text, fill
+from .store import Store, draft, encode_text, fill
 
 log = logging.getLogger('ramabana.upkeep')
 
-# %% ../nbs/12a_upkeep.ipynb #777a06a6
+# %% ../nbs/12a_upkeep.ipynb #c00e3c0c
 _CHECKS = {
     'documents without a text': 'select d.uid from docs d where d.same_as is null and not exists (select 1 from texts t where t.doc = d.id)',
     'aliases of nothing': 'select d.uid from docs d where d.same_as is not null and not exists (select 1 from texts t where t.doc = d.same_as)',
@@ -65,7 +61,7 @@ def full_text_damaged(store: Store) -> bool:
         return True
     return False
 
-# %% ../nbs/12a_upkeep.ipynb #d6c37a22
+# %% ../nbs/12a_upkeep.ipynb #bc6de7c4
 PENDING_BATCH = 512   # chunks encoded in one transaction
 
 def encode_pending(
@@ -95,7 +91,7 @@ def crumb_of(store: Store, number: int, seq: int) -> str:
     from ramabana.sections import crumb
     return crumb(store.engine.rows('select title from docs where id = ?', (number,))[0][0], nodes_of(store, number), seq)
 
-# %% ../nbs/12a_upkeep.ipynb #c1f53afb
+# %% ../nbs/12a_upkeep.ipynb #dfeb71e7
 def rebuild(
     store: Store, # which shelf
 ) -> dict:        # docs, chunks, pending
@@ -118,40 +114,10 @@ def _clear(store: Store) -> None:
     for table in ('chunks', 'nodes', 'texts'): store.engine.rows(f'delete from {table} where doc {mine}', (store.id,))
     for statement in shelf_ddl(store.id): store.engine.rows(statement)
 
-# %% ../nbs/12a_upkeep.ipynb #f98638bd
+# %% ../nbs/12a_upkeep.ipynb #dcf74a67
 def is_derived_damage(
     message: str, # of an error or of an integrity check
 ) -> bool:
     "Whether `message` speaks of damage in a full-text, vocabulary or vector table, which `rebuild` mends."
     words = message.lower()
     return ('fts5' in words or 'fts_' in words or 'vecs_' in words) and any(w in words for w in ('malformed', 'corrupt', 'inverted index', 'checksum', 'mismatch'))
-
-# %% ../nbs/12a_upkeep.ipynb #9ad990b8
-def backup(
-    engine: Engine,           # the open file
-    path: str | os.PathLike,  # where the copy goes
-    replace: bool = False,    # a file that is already there may be replaced
-) -> dict:                    # path, size (bytes), docs
-    "A checked copy of the vault. Raises VaultError when it cannot be made; then nothing is left behind."
-    import apsw
-    target = Path(path).expanduser().absolute()
-    if target.exists() and not replace: raise VaultError(f'{target} is already there: name another file, or say replace=True')
-    if str(target) == engine.path: raise VaultError(f'{target} is the vault itself: name another file')
-    part = target.with_name(target.name + '.part')
-    part.unlink(missing_ok=True)
-    try:
-        with told(str(part)):
-            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            copy = apsw.Connection(str(part))
-            try:
-                with engine.lock, copy.backup('main', engine.conn, 'main') as job:
-                    while not job.done: job.step(1000)
-                copy.pragma('journal_mode', 'delete')
-                (docs,), = copy.execute('select count(*) from docs').fetchall()
-                said = copy.pragma('integrity_check')
-            finally: copy.close()
-        if said != 'ok': raise VaultError(f'the copy of {engine.path} does not check ({said}): nothing was kept; see `ramabana doctor`')
-        os.replace(part, target)
-    except OSError as e: raise VaultError(f'{target} cannot be written ({e.strerror}): name a file in a folder where this user may write') from e
-    finally: part.unlink(missing_ok=True)
-    return dict(path=str(target), size=target.stat().st_size, docs=docs)

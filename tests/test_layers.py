@@ -5,8 +5,16 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent/'ramabana'
-LAYERS = '''core config pii sections terms encode fuse schema engine vectors store catalog recall folders upkeep topics walk readers watches code federate localmodel ask memory
-gitio learned host spec tools vault budget evidence scope sandbox chatmodel rag analysis compaction policy agents agent session cli mcp web
+LAYERS = '''core names config
+pii
+sections terms encode fuse
+schema engine vectors store catalog recall upkeep
+topics walk readers folders watches
+code federate localmodel ask memory
+gitio learned
+roots shell host spec tools vault
+budget evidence scope sandbox chatmodel rag analysis compaction policy agents
+agent session cli mcp web
 testing'''.split()
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
 MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('_'))

@@ -6,9 +6,9 @@ Docs: https://example.github.io/ramabana/recall.html.md"""
 
 # %% auto #0
 __all__ = ['log', 'LEG', 'MODES', 'moment', 'allowed_chunks', 'document_frequency', 'text_leg', 'vector_leg', 'Found',
-           'rank_chunks', 'search', 'spread', 'context', 'neighbours', 'related_to', 'near']
+           'rank_chunks', 'search', 'spread', 'context', 'neighbours', 'related_to', 'near', 'related']
 
-# %% ../nbs/12_recall.ipynb #104cdb90
+# %% ../nbs/12_recall.ipynb #de7d1729
 import logging
 import time
 from collections import defaultdict
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from .catalog import load_sections, nodes_of
-from .core import AgentError, Section, VaultError
+from .catalog import load_sections, resolve
+from .core import Section, VaultError
 from .fuse import Fused, fuse
 from .store import Store
 from .terms import Query, parse_query
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger('ramabana.recall')
 
-# %% ../nbs/12_recall.ipynb #f27aeab2
+# %% ../nbs/12_recall.ipynb #33939ab6
 def moment(
     value: float | str | None, # epoch seconds, or '2026-11-30', '2026-11-30T09:00', '2026-11-30T09:00+01:00'
 ) -> float | None:             # epoch seconds
@@ -55,7 +55,7 @@ def allowed_chunks(
     if not where: return '', []
     return f'select c.id from chunks c join docs d on d.id = c.doc where d.shelf = ? and {" and ".join(where)}', [store.id, *values]
 
-# %% ../nbs/12_recall.ipynb #b5e35e4c
+# %% ../nbs/12_recall.ipynb #cd4d05a6
 LEG = 100   # chunks that each leg gives to the fusion
 
 def document_frequency(store: Store, words: Sequence[str]) -> dict[str, int]:
@@ -88,7 +88,7 @@ def vector_leg(
     allowed = np.array([i for i, in store.engine.rows(within, values)], np.int64) if within else None
     return dict(store.vectors.top(encoder.query(q), k, allowed))
 
-# %% ../nbs/12_recall.ipynb #4a8648ac
+# %% ../nbs/12_recall.ipynb #0bd464fd
 MODES = ('hybrid', 'text', 'vector')
 
 class Found(list):
@@ -118,7 +118,7 @@ def rank_chunks(
     if len(notes) == len(asked): raise VaultError('; '.join(notes))
     return fuse(legs['text'], legs['vector']), '; '.join(notes)
 
-# %% ../nbs/12_recall.ipynb #d9d9429a
+# %% ../nbs/12_recall.ipynb #039555c8
 def search(
     store: Store,                            # which shelf
     q: str,                                  # the question
@@ -158,7 +158,7 @@ def spread(
         (first if seen[place[0]] <= per_doc else later).append(place)
     return (first + later)[:limit]
 
-# %% ../nbs/12_recall.ipynb #be33329e
+# %% ../nbs/12_recall.ipynb #97236a01
 def context(
     store: Store,                            # which shelf
     q: str,                                  # the question
@@ -182,7 +182,7 @@ def context(
     words = f'{encoder.kind} {encoder.id}' if encoder else f'none ({store.encoder_note})'
     return AttrDict(query=q, encoder=words, results=results, related=related_to(store, found, related), note=found.note)
 
-# %% ../nbs/12_recall.ipynb #b8dcafce
+# %% ../nbs/12_recall.ipynb #a0950ee5
 def neighbours(store: Store, sections: Sequence[Section]) -> list[tuple[tuple[int, int], str]]:
     "Places before and after each section in its document, with how they were reached."
     found = []
@@ -216,3 +216,16 @@ def near(store: Store, section: Section, limit: int) -> list[tuple[int, int]]:
     ids = [i for i, _ in store.vectors.top(floats(rows)[0], 2*limit)]
     found = store.engine.rows('select c.doc, c.node, d.uid from chunks c join docs d on d.id = c.doc where c.id in (select value from json_each(?))', (str(ids),))
     return list(dict.fromkeys((number, seq) for number, seq, uid in found if uid != section.doc_id))[:limit]
+
+# %% ../nbs/12_recall.ipynb #222e59ed
+def related(
+    store: Store,   # which shelf
+    node_id: str,   # a section
+    limit: int = 8, # related sections at most
+) -> list[Section]: # each with `via`
+    "Sections that stand beside `node_id` in its document or near it in meaning. Raises AgentError for an unknown id."
+    with store.engine.read():
+        number, seq = resolve(store, node_id)
+        section, = load_sections(store, [(number, seq or 0)])
+        chunk = store.engine.rows('select cid from chunks where doc = ? and node = ? order by ord limit 1', (number, seq or 0))
+        return related_to(store, [replace(section, cid=chunk[0][0].hex() if chunk else '')], limit)

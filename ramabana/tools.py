@@ -130,8 +130,9 @@ def file_tools(
 ) -> list[Tool]:           # none when the group is off; no writing ones when the host is read-only
     "The tools of the group `files`."
     if 'files' in host.without: return []
-    writers: list[Callable[..., str]] = [] if getattr(host, 'readonly', False) else [write_file, edit_file, delete_file]
-    return [bind(call, host) for call in (read_file, list_files, *writers)]
+    calls: list[Callable[..., str]] = [read_file, list_files]
+    if not getattr(host, 'readonly', False): calls += [write_file, edit_file, delete_file]
+    return [bind(call, host) for call in calls]
 
 # %% ../nbs/23_tools.ipynb #449f63b7
 def _hit_lines(hits: Sequence[Hit]) -> str:

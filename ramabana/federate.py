@@ -219,7 +219,8 @@ query_terms('Where does "fruit box" get ordered, and by order_fruit_box()?')
 def _spread(hits: list[Hit], limit: int) -> list[Hit]:
     "The best `limit` hits, three of one file first and more only where room is left."
     seen: Counter = Counter()
-    early, late = [], []
+    early: list[Hit] = []
+    late: list[Hit] = []
     for hit in hits:
         seen[hit.ref] += 1
         (early if seen[hit.ref] <= _PER_FILE else late).append(hit)
@@ -234,7 +235,8 @@ def _by_phrase(query: str, roots: Sequence[Path], limit: int, until: float) -> F
 
 def _by_terms(terms: list[str], roots: Sequence[Path], limit: int, until: float) -> Found:
     "Lines that hold some of the rarest of `terms`, by the rarity of what they hold."
-    pattern, note, rows = '|'.join(map(_literal, terms)), '', []
+    pattern, note = '|'.join(map(_literal, terms)), ''
+    rows: list[tuple[Any, Path, list[str]]] = []  # line, root, terms it holds
     in_file: dict[str, set[str]] = {}
     count: Counter = Counter()
     for root in roots:

@@ -9,7 +9,7 @@ __all__ = ['log', 'TITLE_MAX', 'Store', 'Chunk', 'Draft', 'digest', 'source_key'
            'encode_text', 'encode_chunks', 'write', 'unchanged', 'as_json', 'told', 'fill', 'empty', 'find', 'absolute',
            'forget']
 
-# %% ../nbs/11_store.ipynb #7f475a7e
+# %% ../nbs/11_store.ipynb #bcaf539d
 import hashlib
 import json
 import logging
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger('ramabana.store')
 
-# %% ../nbs/11_store.ipynb #e322d35f
+# %% ../nbs/11_store.ipynb #61ea62c5
 class Store:
     "One shelf of an open vault file, with its encoder and its vectors."
     def __init__(self,
@@ -73,21 +73,31 @@ class Store:
         return self._encoder
 
     def matching_encoder(self) -> Any:
-        "The encoder if it is the one that wrote this shelf (or nothing was written yet), else None with the reason in `encoder_note`."
+        "The encoder that wrote this shelf, whichever was asked for; None where it cannot be had, with the reason in `encoder_note`."
         encoder, held = self.encoder(), self.record()
-        if encoder is None or not held['encoder'] or held['encoder'] == encoder.id: return encoder
-        self.encoder_note = (f'the vectors of shelf {self.shelf!r} were written by encoder {held["encoder"]}, this one is {encoder.id}: '
-            'open the vault with that one, or run `ramabana reencode` to make them anew')
+        if not held['encoder'] or (encoder and held['encoder'] == encoder.id): return encoder
+        if held['spec']:
+            from ramabana.encode import load_encoder
+            try: wrote = load_encoder(held['spec'])
+            except EncoderMissing as e: self.encoder_note = str(e)
+            else:
+                if wrote.id == held['encoder']: return wrote
+        if encoder: self.encoder_note = self.mismatch(encoder)
         return None
 
-    def record_encoder(self) -> None:
-        "Put the encoder on record with the first vectors. Raises VaultError when another process was faster, with another encoder."
-        encoder, held = self.encoder(), self.record()
-        if not held['encoder']:
-            self.engine.rows('update shelves set encoder = ?, spec = ?, dims = ? where id = ?', (encoder.id, encoder.spec, encoder.dims, self.id))
-        elif held['encoder'] != encoder.id: raise VaultError(f'{self.engine.path}: shelf {self.shelf!r} was just written by encoder {held["encoder"]}; nothing was written')
+    def mismatch(self, encoder: Any) -> str:
+        "Why `encoder` may not write to this shelf; '' when it may."
+        held = self.record()['encoder']
+        if not held or held == encoder.id: return ''
+        return (f'the vectors of shelf {self.shelf!r} were written by encoder {held}, this one is {encoder.id}: '
+            'open the vault with that one, or run `ramabana reencode` to make them anew')
 
-# %% ../nbs/11_store.ipynb #906e09b2
+    def record_encoder(self, encoder: Any) -> None:
+        "Put the encoder on record with the first vectors. Raises VaultError when another process was faster, with another encoder."
+        if why := self.mismatch(encoder): raise VaultError(f'{self.engine.path}: {why}; nothing was written')
+        self.engine.rows("update shelves set encoder = ?, spec = ?, dims = ? where id = ? and encoder = ''", (encoder.id, encoder.spec, encoder.dims, self.id))
+
+# %% ../nbs/11_store.ipynb #10aa5208
 @dataclass(frozen=True)
 class Chunk:
     "A piece of a section as it goes into the indexes."
@@ -121,7 +131,7 @@ def source_key(source: str) -> str:
     "`source` in the one form under which it is kept and looked up (Unicode NFC; macOS gives names as NFD)."
     return unicodedata.normalize('NFC', clean_text(source)[0])
 
-# %% ../nbs/11_store.ipynb #278df3eb
+# %% ../nbs/11_store.ipynb #db785857
 TITLE_MAX = 200   # characters of a title that is given
 
 def first_line(
@@ -144,7 +154,7 @@ def chunks_of(text: str, title: str, nodes: Sequence[Node], identity: str) -> tu
             found.append(Chunk(node.seq, start, end, cid, head, body))
     return tuple(found)
 
-# %% ../nbs/11_store.ipynb #d231a1fe
+# %% ../nbs/11_store.ipynb #9518c629
 def draft(
     store: Store,                     # where it will go
     text: str,                        # the document
@@ -167,7 +177,7 @@ def draft(
     nodes = tuple(parse_sections(text, kind))
     return Draft(uid, source, title, kind, text, fingerprint, meta, nodes, chunks_of(text, title, nodes, store.engine.uuid + uid), mtime, note)
 
-# %% ../nbs/11_store.ipynb #bcf368ea
+# %% ../nbs/11_store.ipynb #e1f7f69d
 def encode_text(head: str, body: str) -> str:
     "What the encoder reads of a chunk: its breadcrumb and its words."
     return f'{head}\n{body}'
@@ -179,7 +189,7 @@ def encode_chunks(
     "Vectors for the chunks of `drafts`. Raises VaultError when the shelf was written by another encoder."
     encoder = store.encoder()
     if encoder is None: return {}
-    if store.matching_encoder() is None: raise VaultError(f'{store.engine.path}: {store.encoder_note}; nothing was written')
+    if why := store.mismatch(encoder): raise VaultError(f'{store.engine.path}: {why}; nothing was written')
     known = {}
     for doc in drafts:
         known |= dict(store.engine.rows(f'select c.cid, v.v from docs d join chunks c on c.doc = d.id join {store.vecs} v on v.id = c.id where d.uid = ?', (doc.uid,)))
@@ -190,7 +200,7 @@ def encode_chunks(
         known |= {cid: v.tobytes() for cid, v in zip(new, vectors)}
     return known
 
-# %% ../nbs/11_store.ipynb #de77efd2
+# %% ../nbs/11_store.ipynb #69b16f0b
 def write(
     store: Store,                     # where to
     drafts: Sequence[Draft],          # what
@@ -202,7 +212,7 @@ def write(
     if vectors is None: vectors = encode_chunks(store, fresh) if fresh else {}
     if not fresh: return [told(store, doc, changed=False) for doc in drafts]
     with store.engine.write():
-        if vectors: store.record_encoder()
+        if vectors: store.record_encoder(store.encoder())
         done = [_write_one(store, doc, vectors) for doc in drafts]
     return done
 
@@ -221,7 +231,7 @@ def told(store: Store, doc: Draft, changed: bool, replaced: bool = False, note: 
     if note := '; '.join(filter(None, (doc.note, note))): said['note'] = note
     return said
 
-# %% ../nbs/11_store.ipynb #9d9aa909
+# %% ../nbs/11_store.ipynb #69d48686
 def _write_one(store: Store, doc: Draft, vectors: dict[bytes, bytes]) -> dict:
     rows, now, meta = store.engine.rows, time.time(), as_json(doc.meta)
     held = rows('select id, hash, meta from docs where uid = ?', (doc.uid,))
@@ -244,7 +254,7 @@ def _write_one(store: Store, doc: Draft, vectors: dict[bytes, bytes]) -> dict:
     if not twin: fill(store, number, doc, vectors)
     return told(store, doc, changed=True, replaced=bool(held))
 
-# %% ../nbs/11_store.ipynb #7ba2e895
+# %% ../nbs/11_store.ipynb #0be8db0c
 def fill(store: Store, number: int, doc: Draft, vectors: dict[bytes, bytes]) -> None:
     "Write text, sections, chunks, full-text rows and vectors of document `number`."
     rows, many = store.engine.rows, store.engine.many
@@ -277,7 +287,7 @@ def _keep_version(store: Store, number: int, now: float) -> None:
     store.engine.rows('insert into versions(doc, seq, title, hash, at, text) select d.id, (select count(*) from versions where doc = d.id), d.title, d.hash, d.updated, t.text '
         'from docs d join texts t on t.doc = coalesce(d.same_as, d.id) where d.id = ?', (number,))
 
-# %% ../nbs/11_store.ipynb #aa109c18
+# %% ../nbs/11_store.ipynb #60634087
 _LOOKUPS = ('uid = :ref', 'source = :ref', 'title = :ref', 'source = :path', "substr(source, -length(:ref) - 1) = '/' || :ref")
 
 def find(

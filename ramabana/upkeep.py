@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/upkeep.html.md"""
 __all__ = ['log', 'PENDING_BATCH', 'check', 'check_shelf', 'full_text_damaged', 'encode_pending', 'pending', 'crumb_of',
            'rebuild', 'is_derived_damage']
 
-# %% ../nbs/12a_upkeep.ipynb #c4ef924c
+# %% ../nbs/12a_upkeep.ipynb #ffe3754c
 import json
 import logging
 from .core import VaultError
@@ -18,7 +18,7 @@ from .store import Store, draft, encode_text, fill
 
 log = logging.getLogger('ramabana.upkeep')
 
-# %% ../nbs/12a_upkeep.ipynb #c00e3c0c
+# %% ../nbs/12a_upkeep.ipynb #777a06a6
 _CHECKS = {
     'documents without a text': 'select d.uid from docs d where d.same_as is null and not exists (select 1 from texts t where t.doc = d.id)',
     'aliases of nothing': 'select d.uid from docs d where d.same_as is not null and not exists (select 1 from texts t where t.doc = d.same_as)',
@@ -61,7 +61,7 @@ def full_text_damaged(store: Store) -> bool:
         return True
     return False
 
-# %% ../nbs/12a_upkeep.ipynb #bc6de7c4
+# %% ../nbs/12a_upkeep.ipynb #9ddc341e
 PENDING_BATCH = 512   # chunks encoded in one transaction
 
 def encode_pending(
@@ -70,12 +70,13 @@ def encode_pending(
     "Encode the chunks that have no vector yet, where the encoder of the shelf can be had."
     if store.engine.readonly: return len(pending(store, 1 << 30))
     while batch := pending(store, PENDING_BATCH):
-        if store.matching_encoder() is None: return len(pending(store, 1 << 30))
+        encoder = store.matching_encoder()
+        if encoder is None: return len(pending(store, 1 << 30))
         import numpy as np
         pieces = [encode_text(crumb_of(store, number, node), text) for _, number, node, text in batch]
-        vectors = store.encoder().encode(pieces).astype(np.float16)
+        vectors = encoder.encode(pieces).astype(np.float16)
         with store.engine.write():
-            store.record_encoder()
+            store.record_encoder(encoder)
             store.engine.many(f'insert or ignore into {store.vecs} select id, ? from chunks where id = ?', [(v.tobytes(), i) for v, (i, *_) in zip(vectors, batch)])
             store.engine.rows('insert into vlog(shelf, id) values(?, 0)', (store.id,))   # older ids than the caches have seen
     return 0
@@ -91,7 +92,7 @@ def crumb_of(store: Store, number: int, seq: int) -> str:
     from ramabana.sections import crumb
     return crumb(store.engine.rows('select title from docs where id = ?', (number,))[0][0], nodes_of(store, number), seq)
 
-# %% ../nbs/12a_upkeep.ipynb #dfeb71e7
+# %% ../nbs/12a_upkeep.ipynb #c1f53afb
 def rebuild(
     store: Store, # which shelf
 ) -> dict:        # docs, chunks, pending
@@ -114,7 +115,7 @@ def _clear(store: Store) -> None:
     for table in ('chunks', 'nodes', 'texts'): store.engine.rows(f'delete from {table} where doc {mine}', (store.id,))
     for statement in shelf_ddl(store.id): store.engine.rows(statement)
 
-# %% ../nbs/12a_upkeep.ipynb #dcf74a67
+# %% ../nbs/12a_upkeep.ipynb #f98638bd
 def is_derived_damage(
     message: str, # of an error or of an integrity check
 ) -> bool:

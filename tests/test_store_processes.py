@@ -1,0 +1,87 @@
+"""Several processes on one vault file, and processes that are killed."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ramabana.engine import Engine
+from ramabana.memory import Vault
+from ramabana.store import Store
+
+START = '''
+import sys, hashlib
+from ramabana.memory import Vault
+class Letters:
+    "A small encoder that loads at once: 16 numbers out of a hash of each word."
+    id, spec, kind, dims = 'letters', '', 'callable', 16
+    def encode(self, texts):
+        import numpy as np
+        rows = [sum((np.frombuffer(hashlib.md5(w.encode()).digest(), np.uint8).astype(float) for w in t.split()), np.ones(16)) for t in texts]
+        return np.stack(rows) - 128
+path, me, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+'''
+WORK = START + '''
+vault = Vault(path, encoder=Letters())
+for i in range(times):
+    vault.note(f'process {me} number {i} knows w{me}x{i}', title=f'{me} {i}')
+    found = vault.search(f'w{me}x{i}', limit=3)
+    assert not found.note and f'w{me}x{i}' in found[0].text, (i, found, found.note)
+'''
+OPEN = START + '''
+Vault(path, encoder=Letters()).note(f'hello from {me}')
+'''
+INGEST = START + '''
+from ramabana.store import draft, write
+vault = Vault(path, encoder=Letters())
+for i in range(times):
+    batch = [f'{me}-{i}-{n}' for n in range(5)]
+    write(vault.store, [draft(vault.store, f'# {name}\\n' + f'## part\\nthe words of {name}\\n\\n' * 4, source=name, kind='markdown') for name in batch])
+    print(*batch, flush=True)
+'''
+
+def start(code, path, me, times=1): return subprocess.Popen([sys.executable, '-c', code, str(path), str(me), str(times)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+def failures(processes):
+    said = [p.communicate(timeout=300)[1] for p in processes]
+    return [err[-600:] for p, err in zip(processes, said) if p.returncode]
+
+@pytest.mark.slow
+def test_eight_processes_add_and_search(tmp_path):
+    assert failures([start(WORK, tmp_path/'v.db', me, 50) for me in range(8)]) == []
+    with Vault(tmp_path/'v.db') as vault:
+        stats = vault.stats()
+        assert (stats['docs'], stats['chunks'], stats['pending']) == (400, 400, 0)
+        assert vault.check() == dict(ok=True, problems=[])
+
+@pytest.mark.slow
+def test_first_opening_raced_twenty_times(tmp_path):
+    for n in range(20):
+        assert failures([start(OPEN, tmp_path/f'{n}.db', me) for me in range(4)]) == []
+        with Vault(tmp_path/f'{n}.db') as vault: assert vault.stats()['docs'] == 4 and vault.check()['ok']
+
+@pytest.mark.slow
+def test_fifty_kills_in_the_middle_of_adding(tmp_path):
+    rng, acknowledged = random.Random(7), set()
+    for n in range(50):
+        p = start(INGEST, tmp_path/'v.db', n, 10_000)
+        said = [p.stdout.readline() for _ in range(rng.randint(1, 6))]
+        time.sleep(rng.uniform(0, 0.02))
+        os.kill(p.pid, signal.SIGKILL)
+        rest, errors = p.communicate()
+        assert p.returncode == -signal.SIGKILL, errors
+        acknowledged |= {name for line in [*said, *rest.splitlines(keepends=True)] if line.endswith('\n') for name in line.split()}
+        with Vault(tmp_path/'v.db') as vault:
+            assert vault.check() == dict(ok=True, problems=[])
+            assert acknowledged <= {source for source in vault.sources()}
+    store = Store(Engine(tmp_path/'v.db'))
+    (docs,), = store.engine.rows('select count(*) from docs')
+    assert docs % 5 == 0 and store.engine.rows('select count(*) from chunks') == [(docs * 4,)] == store.engine.rows(f'select count(*) from {store.vecs}')
+
+def test_same_folder_of_documents_from_two_processes(tmp_path):
+    """https://github.com/tobi/qmd/issues/825: two runs over the same input race; every chunk must have exactly one vector."""
+    code = INGEST.replace("f'{me}-{i}-{n}'", "f'same-{i}-{n}'")
+    assert failures([start(code, tmp_path/'v.db', me, 30) for me in range(2)]) == []
+    with Vault(tmp_path/'v.db') as vault: assert (vault.stats()['docs'], vault.stats()['pending'], vault.check()['ok']) == (150, 0, True)

@@ -21,6 +21,7 @@ from .names import safe_shelf
 # %% ../nbs/21_opening.ipynb #971b6d7a
 log = logging.getLogger('ramabana.opening')
 _PAUSE = 0.03  # seconds that a warm start leaves to the program
+_PATIENCE = 10  # seconds that closing waits for an opening that has begun
 
 class Opening:
     "A vault that is opened once, by the first who asks, or has been handed in open."
@@ -45,8 +46,13 @@ class Opening:
         with self._lock:
             if self.closed: raise AgentError('this host is closed: make a new one')
             if self.vault is None and not self.error: self._open()
+            if self.closed: self.shut()  # it took so long that nobody waits for it any more
             if self.error: raise AgentError(f'{self.error}. Memory is off until it opens: `ramabana doctor` looks into it, open_vault() tries again')
             return self.vault
+
+    def shut(self) -> None:
+        "Close the vault when it is ours."
+        if self.own and self.vault is not None: self.vault.close()
 
     def _open(self) -> None:
         try:
@@ -72,7 +78,7 @@ def start_opening(opening: Opening, pause: float = _PAUSE) -> threading.Thread:
     "Open in a daemon thread after `pause` seconds, or as soon as somebody asks. Loads the encoder as well."
     def run() -> None:
         opening._asked.wait(pause)
-        try: opening.get().encoder
+        try: log.info('ready, %s', opening.get().encoder.id)
         except Exception as e: log.info('warm start ended with %s', type(e).__name__)  # kept in opening.error, or raised by whoever needs it
     thread = threading.Thread(target=run, name='open vault', daemon=True)
     opening._thread = thread
@@ -98,9 +104,10 @@ def open_again(opening: Opening, wait: bool) -> None:
         if opening._thread: opening._thread.join()
 
 def end_opening(opening: Opening) -> None:
-    "Close the vault when it is ours, after an opening that has begun has ended."
+    "Close the vault when it is ours, after an opening that has begun has ended; one that hangs is left to end by itself."
     opening.closed = True
     opening._asked.set()
-    if opening._thread and opening._thread is not threading.current_thread(): opening._thread.join(10)
-    with opening._lock:
-        if opening.own and opening.vault is not None: opening.vault.close()
+    if opening._thread: opening._thread.join(_PATIENCE)
+    if opening._lock.acquire(timeout=1):
+        opening.shut()
+        opening._lock.release()

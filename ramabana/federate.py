@@ -22,6 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from .core import Hit, Record, agent_err, clean_text
+from .fuse import rrf
 
 # %% ../nbs/17_federate.ipynb #081c9405
 log_ = logging.getLogger('ramabana.federate')
@@ -98,16 +99,13 @@ def _fused(answers: dict[str, list[Hit]], weights: dict[str, float], limit: int)
     "The hits of all legs in one list by weighted reciprocal rank."
     at: dict[tuple, dict[str, Hit]] = {}
     ranks: dict[tuple, dict[str, int]] = {}
-    score: dict[tuple, float] = {}
     for name, hits in answers.items():
-        for rank, hit in enumerate(hits):
-            key = place(hit)
-            if name in at.setdefault(key, {}): continue
-            at[key][name] = hit
-            ranks.setdefault(key, {})[name] = rank + 1
-            score[key] = score.get(key, 0.0) + weights.get(name, 1.0)/(60 + rank)
-    best = sorted(score, key=lambda key: -score[key])[:limit]
-    return [_merged(at[key], ranks[key], score[key]) for key in best]
+        for rank, hit in enumerate(hits, start=1):
+            if name in ranks.setdefault(place(hit), {}): continue
+            ranks[place(hit)][name] = rank
+            at.setdefault(place(hit), {})[name] = hit
+    best = rrf(list(answers.values()), weights=[weights.get(name, 1.0) for name in answers], limit=limit, key=place)
+    return [_merged(at[place(hit)], ranks[place(hit)], score) for hit, score in best]
 
 # %% ../nbs/17_federate.ipynb #ef6e20d2
 def _answer(name: str, answer: Any, limit: int) -> tuple[list[Hit], int | str, str]:

@@ -12,7 +12,7 @@ schema engine vectors store catalog recall upkeep
 topics walk readers folders watches
 code federate localmodel ask memory
 gitio learned
-roots shell host spec tools vault
+roots shell host spec tools opening vault
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
 agent session cli mcp web
 testing'''.split()

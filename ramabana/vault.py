@@ -117,7 +117,7 @@ def titled_alike(
 
 def taken(title: str, row: dict) -> str:
     "Why a note of that title is not made."
-    return f'{title!r} is the title of {row["source"]} ({row["doc_id"]}): change that document, or give the note a key or another title'
+    return f'{title!r} is the title of document {row["doc_id"]} ({row["kind"]}): change that document, or give the note a key or another title'
 
 # %% ../nbs/22_vault.ipynb #ed6d8a16
 _WHOLE = 10**9  # characters: sections are given whole, and cut where they are shown
@@ -208,7 +208,7 @@ class VaultHost(LocalHost, VaultCalls, LaterCalls):
         graph_chat: Any = None,                              # the only chat that may build the entity graph
         pii: str | Callable[[], str | None] | None = None,   # policy on personal data, or what is asked for it on every read
         pii_ner: bool | Callable[[], bool] | None = None,    # whether names count, likewise
-        pii_fail: Literal['off', 'redact', 'refuse'] = 'off',# policy when asking for it fails
+        pii_fail: Literal['off', 'redact', 'refuse'] = 'off', # policy when asking for it fails
         **localhost_kwargs: Any,                             # index, web, readonly
     ):
         super().__init__(roots, **localhost_kwargs)

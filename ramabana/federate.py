@@ -231,8 +231,9 @@ def _by_phrase(query: str, roots: Sequence[Path], limit: int, until: float) -> F
     ranked = sorted((replace(hit, score=1.0 + (query in hit.text) + bool(whole.search(hit.text))) for hit in found.hits), key=lambda h: -h.score)
     return Found(ranked, '' if found.note.startswith('more than') else found.note)
 
-def _by_terms(terms: list[str], roots: Sequence[Path], limit: int, until: float) -> Found:
-    "Lines that hold some of the rarest of `terms`, by the rarity of what they hold."
+def _by_terms(query: str, roots: Sequence[Path], limit: int, until: float) -> Found:
+    "Lines that hold some of the rarest words of `query`, by the rarity of what they hold; a line that holds it whole comes first."
+    terms, phrase = query_terms(query), ' '.join(query.lower().split())
     pattern, note = '|'.join(map(_literal, terms)), ''
     rows: list[tuple[Any, Path, list[str]]] = []  # line, root, terms it holds
     in_file: dict[str, set[str]] = {}
@@ -243,10 +244,11 @@ def _by_terms(terms: list[str], roots: Sequence[Path], limit: int, until: float)
         for row in lines[:_MAX_ROWS - len(rows)]:
             text = ' '.join(row.line[:4000].lower().split())
             held = [term for term in terms if term in text]
+            if phrase in text: held.append(phrase)
             count.update(held)
             in_file.setdefault(f'{root}/{row.path}', set()).update(held)
             rows.append((row, root, held))
-    rare = set(sorted(count, key=lambda term: count[term])[:_RARE])
+    rare = set(sorted((term for term in count if term != phrase), key=lambda term: count[term])[:_RARE])
     worth = {term: log(1 + len(rows)/n) for term, n in count.items()}
     def score(row: Any, root: Path, held: list[str]) -> float:
         beside = in_file[f'{root}/{row.path}'].difference(held)
@@ -264,15 +266,15 @@ def grep_leg(
     def leg(query: str, limit: int) -> Found:
         folders = list(roots() if callable(roots) else roots)
         until = time.monotonic() + timeout
-        phrase = query.strip('"') if query_shape(query) == 'phrase' else query
-        found = _by_phrase(phrase, folders, limit, until) if len(phrase) <= 200 else Found([])
+        shape = query_shape(query)
+        phrase = query.strip('"') if shape == 'phrase' else query
+        found = _by_phrase(phrase, folders, limit, until) if shape != 'sentence' else Found([])  # a sentence: in the pass over its words
         hits, notes = found.hits, [found.note]
-        if not hits and re.search(r'[\\\[(|*+^$]', query) and len(query) <= 200:
+        if not hits and re.search(r'[\\[(|*+^$]', query) and len(query) <= 200:
             found = grep_files(query, folders, limit=limit*10, timeout=max(0.01, until - time.monotonic()))
             hits, notes = found.hits, notes + [found.note]
-        terms = query_terms(query)
-        if len(hits) < limit and (len(terms) > 1 or terms and terms[0] != phrase.lower()):
-            found = _by_terms(terms, folders, limit, until)
+        if len(hits) < limit and query_terms(query) not in ([], [phrase.lower()]):
+            found = _by_terms(query, folders, limit, until)
             known = {place(hit) for hit in hits}
             hits, notes = _spread(hits, limit) + [h for h in found.hits if place(h) not in known], notes + [found.note]
         return Found(_spread(hits, limit), '; '.join(dict.fromkeys(filter(None, notes))))

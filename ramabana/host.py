@@ -186,7 +186,7 @@ class FileHost(NullHost):
         "Make or replace a file by one rename; the file's full path."
         self._may_change(f'write {path!r}')
         if not isinstance(text, str): raise TypeError(f'the text to write must be a string, got {type(text).__name__}')
-        return write_bytes(path, text.encode(errors='replace'), self._roots)
+        return write_bytes(path, _encoded(text), self._roots)
 
     def edit(self, path: str, old: str, new: str) -> int:
         "Replace the only `old` in a file with `new`; the line where the change begins."
@@ -211,13 +211,18 @@ class FileHost(NullHost):
         if self.readonly: raise AgentError(f'cannot {what}: this host is read-only')
 
 # %% ../nbs/20_host.ipynb #77690e5d
+def _encoded(text: str) -> bytes:
+    "`text` as UTF-8. Raises ValueError for half a surrogate pair, which no file can hold."
+    try: return text.encode()
+    except UnicodeEncodeError as e: raise ValueError(f'the text holds half a surrogate pair at character {e.start} and cannot be written: leave it out') from e
+
 def _edit(path: str, old: str, new: str, roots: list[Path]) -> int:
     data = read_bytes(path, roots)
     text, utf8 = text_of(data, path)
     if not utf8: raise AgentError(f'{path!r} is not UTF-8 and is not edited: convert it first, e.g. with iconv')
     mark = '\ufeff' if data.startswith(b'\xef\xbb\xbf') else ''
     text, line = replaced(text, old, new, path)
-    write_bytes(path, (mark + text).encode(errors='replace'), roots)
+    write_bytes(path, _encoded(mark + text), roots)
     return line
 
 def list_files(

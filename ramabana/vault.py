@@ -6,8 +6,8 @@ Docs: https://example.github.io/ramabana/vault.html.md"""
 
 # %% auto #0
 __all__ = ['POLICIES', 'check_policies', 'policy_of', 'names_too', 'gated', 'gated_tree', 'memory_row', 'prose_hit',
-           'titled_alike', 'taken', 'VaultCalls', 'LaterCalls', 'VaultHost', 'search_all', 'with_reason', 'connecting',
-           'WorkspaceHost']
+           'titled_alike', 'taken', 'VaultCalls', 'LaterCalls', 'VaultHost', 'opening_of', 'search_all', 'with_reason',
+           'connecting', 'WorkspaceHost']
 
 # %% ../nbs/22_vault.ipynb #f026c359
 import threading
@@ -117,7 +117,7 @@ def titled_alike(
 
 def taken(title: str, row: dict) -> str:
     "Why a note of that title is not made."
-    return f'{title!r} is the title of {row["source"]} ({row["doc_id"]}): change that document, or give the note a key or another title'
+    return f'{title!r} is the title of document {row["doc_id"]} ({row["kind"]}): change that document, or give the note a key or another title'
 
 # %% ../nbs/22_vault.ipynb #ed6d8a16
 _WHOLE = 10**9  # characters: sections are given whole, and cut where they are shown
@@ -208,7 +208,7 @@ class VaultHost(LocalHost, VaultCalls, LaterCalls):
         graph_chat: Any = None,                              # the only chat that may build the entity graph
         pii: str | Callable[[], str | None] | None = None,   # policy on personal data, or what is asked for it on every read
         pii_ner: bool | Callable[[], bool] | None = None,    # whether names count, likewise
-        pii_fail: Literal['off', 'redact', 'refuse'] = 'off',# policy when asking for it fails
+        pii_fail: Literal['off', 'redact', 'refuse'] = 'off', # policy when asking for it fails
         **localhost_kwargs: Any,                             # index, web, readonly
     ):
         super().__init__(roots, **localhost_kwargs)
@@ -222,12 +222,11 @@ class VaultHost(LocalHost, VaultCalls, LaterCalls):
     @property
     def vault(self) -> 'Vault':
         "The open vault; the first who asks opens it. Raises AgentError when it does not open."
-        if 'memory' in self.without: raise NotImplementedError(f'{type(self).__name__} has no vault: host.without names the groups that are switched off')
-        return self._opening.get()
+        return opening_of(self).get()
 
     def open_vault(self, wait: bool = False) -> None:
         "Open the vault in the background, again when it failed before; with `wait` until it is open or has failed."
-        open_again(self._opening, wait)
+        open_again(opening_of(self), wait)
 
     def connect(self, wait: bool = False) -> None:
         "Rebuild topics, and the entity graph when there is a `graph_chat`, in one background thread at a time. What fails is noted."
@@ -246,7 +245,7 @@ class VaultHost(LocalHost, VaultCalls, LaterCalls):
         "Close the vault when this host opened it."
         if 'memory' not in self.without: end_opening(self._opening)
 
-    def _worker_vault(self) -> 'Vault': return worker_vault(self._opening)
+    def _worker_vault(self) -> 'Vault': return worker_vault(opening_of(self))
     def _gated(self, sections: Sequence[Section]) -> list[Section]:
         return gated(sections, policy_of(self.pii, self.pii_fail, self._tell_once), names_too(self.pii_ner, self.pii_fail, self._tell_once))
 
@@ -255,6 +254,11 @@ class VaultHost(LocalHost, VaultCalls, LaterCalls):
         self._told.add(note)
 
 # %% ../nbs/22_vault.ipynb #828ba668
+def opening_of(host: VaultHost) -> Opening:
+    "The host's vault, open or not. Raises NotImplementedError when it has none."
+    if 'memory' in host.without: raise NotImplementedError(f'{type(host).__name__} has no vault: host.without names the groups that are switched off')
+    return host._opening
+
 def search_all(host: VaultHost, query: str, limit: int) -> list[Hit]:
     "The merged search. A vault that does not open leaves the search of the files, with the reason in its note."
     def prose(query: str, limit: int) -> list[Hit]: return [prose_hit(s) for s in host._gated(host.vault.search(query, limit=limit))]
@@ -280,6 +284,7 @@ def connecting(host: VaultHost, running: threading.Thread | None, wait: bool) ->
         except Exception as e: host.note(f'connecting failed: {agent_err(e)}')
         finally:
             if vault is not None and vault is not host._opening.vault: vault.close()
+    opening_of(host)
     if not (running and running.is_alive()):
         running = threading.Thread(target=run, name='connect vault', daemon=True)
         running.start()

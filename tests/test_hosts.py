@@ -1,5 +1,6 @@
 """Hosts on the cases that people reported elsewhere, and what a start may cost. The link of a case is the id of its test."""
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -149,7 +150,7 @@ def test_a_vault_in_memory_gives_itself(folder):
 def test_a_note_titled_like_a_file_is_refused(open_host, title, case):
     host = open_host()
     host.vault.add('# Site Roadmap\n\nSpring: search.\n', title='Site Roadmap', source='site-roadmap.md', kind='markdown')
-    assert 'is the title of site-roadmap.md' in tool(host, 'remember')('Summer: answers.', title=title)
+    assert 'is the title of document' in tool(host, 'remember')('Summer: answers.', title=title)
     assert len(host.memory_tree()) == 1
 
 @case('https://github.com/netclaw-dev/netclaw/issues/379')
@@ -251,6 +252,50 @@ def test_a_search_without_network(open_host):
         host.remember('Offline works.')
         assert host.memory_search('offline')['results'] and host.search('offline')
     assert tried == []
+
+# -- nothing outside the roots
+
+def test_a_folder_exchanged_for_a_link_shows_nothing_outside(tmp_path):
+    for name in 'root/sub', 'outside': (tmp_path/name).mkdir(parents=True)
+    (tmp_path/'root'/'sub'/'f').write_text('inside')
+    (tmp_path/'outside'/'f').write_text('outside')
+    host, stop, said, sub = LocalHost([tmp_path/'root'], index=False), threading.Event(), set(), tmp_path/'root'/'sub'
+    def away():
+        "Whatever stands there, a folder that the host made meanwhile included."
+        sub.unlink() if sub.is_symlink() else shutil.rmtree(sub, ignore_errors=True)
+    def exchange():
+        sub.rename(tmp_path/'root'/'kept')
+        while not stop.is_set():
+            for put in (lambda: sub.symlink_to(tmp_path/'outside'), lambda: shutil.copytree(tmp_path/'root'/'kept', sub)):
+                try: put()
+                except OSError: pass   # the host was faster
+                away()
+    other = threading.Thread(target=exchange)
+    other.start()
+    try:
+        for i in range(1500):
+            try:
+                said.add(host.read('sub/f'))
+                host.write('sub/new', str(i))
+                host.delete('sub/new')
+            except AgentError: pass
+    finally:
+        stop.set()
+        other.join()
+    assert 'outside' not in said and os.listdir(tmp_path/'outside') == ['f']
+
+@pytest.mark.parametrize('call', ['read_file', 'write_file', 'edit_file', 'delete_file', 'list_files', 'grep', 'run_cmd'])
+@pytest.mark.parametrize('path', ['../outside.txt', 'link.txt', 'up/outside.txt', 'sub/../../outside.txt', '/etc/passwd', 'a\x00b', 'dangling', '~/x', '/proc/self/environ'])
+def test_no_tool_leaves_the_roots(tmp_path, call, path):
+    (tmp_path/'root'/'sub').mkdir(parents=True)
+    (tmp_path/'outside.txt').write_text('needle outside')
+    (tmp_path/'root'/'link.txt').symlink_to(tmp_path/'outside.txt')
+    (tmp_path/'root'/'up').symlink_to(tmp_path)
+    (tmp_path/'root'/'dangling').symlink_to(tmp_path/'made.txt')
+    args = dict(write_file=dict(text='x'), edit_file=dict(old='needle', new='x'), grep=dict(pattern='needle'), run_cmd=dict(command='cat *')).get(call, {})
+    said = tool(LocalHost([tmp_path/'root'], index=False), call)(**({'cwd': path} if call == 'run_cmd' else {'path': path}), **args)
+    assert said.startswith('AgentError: ') and str(tmp_path/'root') in said and 'needle' not in said
+    assert (tmp_path/'outside.txt').read_text() == 'needle outside' and not (tmp_path/'made.txt').exists()
 
 # -- settings of two processes
 

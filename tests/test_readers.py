@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from ramabana.core import AgentError
-from ramabana.files import ReadError, binary_kind, decode, name_key, read_bytes
-from ramabana.ignore import Rules, ignored, read_rules
+from ramabana.files import ReadError, binary_kind, name_key, read_bytes
+from ramabana.ignore import Rules, ignored
 from ramabana.markup import read_html
 from ramabana.readers import read_file
 from ramabana.walk import walk_folder

@@ -9,7 +9,7 @@ LAYERS = '''core names config
 pii
 sections terms encode fuse
 schema engine vectors store catalog recall upkeep
-topics walk readers folders watches
+topics files ignore walk markup readers folders watches
 code federate localmodel ask memory
 gitio learned
 roots shell host spec tools opening vault
@@ -20,7 +20,8 @@ RANK = {name: rank for rank, name in enumerate(LAYERS)}
 MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('_'))
 OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', model2vec='encode', onnxruntime='encode', apsw='engine', fastlite='engine',
     apswutils='engine', numkong='vectors', pydantic_ai='chatmodel rag analysis compaction policy agents agent', git='gitio', tomlkit='config',
-    cyclopts='cli learned', rgapi='federate host readers', stdnum='pii', phonenumbers='pii', pydantic_monty='sandbox', charset_normalizer='readers')
+    cyclopts='cli learned', rgapi='federate host readers', stdnum='pii', phonenumbers='pii', pydantic_monty='sandbox', charset_normalizer='files',
+    selectolax='markup', pdf_oxide='readers', yaml='readers')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
 FACADES = {'Vault', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
 

@@ -7,21 +7,21 @@ Docs: https://example.github.io/ramabana/schema.html.md"""
 # %% auto #0
 __all__ = ['APPLICATION_ID', 'VERSION', 'DDL', 'FTS_WEIGHTS', 'MIGRATIONS', 'quote', 'shelf_tables', 'shelf_ddl', 'steps']
 
-# %% ../nbs/09_schema.ipynb #2159dcec
+# %% ../nbs/09_schema.ipynb #810e7785
 import re
 
-# %% ../nbs/09_schema.ipynb #e7c515d0
+# %% ../nbs/09_schema.ipynb #87d3b251
 APPLICATION_ID = int.from_bytes(b'RMBV')  # bytes 68 to 71 of the file
 VERSION = 1                               # of the layout, in pragma user_version
 
-# %% ../nbs/09_schema.ipynb #80b490de
+# %% ../nbs/09_schema.ipynb #7326e707
 DDL = '''
 create table meta(k text primary key, v) without rowid;
 create table shelves(id integer primary key, name text not null unique, encoder text not null default '', spec text not null default '',
   dims integer not null default 0, created real not null);
 create table docs(id integer primary key, uid text not null unique, shelf integer not null references shelves(id), source text not null,
   title text not null, kind text not null, hash blob not null, same_as integer, size integer not null,
-  meta text not null default '{}', added real not null, updated real not null, checked real not null, mtime real, stale text not null default '',
+  meta text not null default '{}', added real not null, updated real not null, checked real not null, mtime real, bytes integer, stale text not null default '',
   unique(shelf, source));
 create index docs_title on docs(shelf, title);
 create index docs_hash on docs(hash);
@@ -40,7 +40,7 @@ create table marks(doc integer not null references docs(id) on delete cascade, n
   reason text not null default '', at real not null, primary key(doc, name)) without rowid;
 '''
 
-# %% ../nbs/09_schema.ipynb #5f1f99ea
+# %% ../nbs/09_schema.ipynb #6a6cea93
 FTS_WEIGHTS = (2.0, 1.0)   # bm25 weight of the heading column and of the body
 
 def quote(
@@ -56,7 +56,7 @@ def shelf_tables(
     "The tables of a shelf."
     return quote(f'fts_{shelf:d}'), quote(f'vocab_{shelf:d}'), quote(f'vecs_{shelf:d}')
 
-# %% ../nbs/09_schema.ipynb #897aef0f
+# %% ../nbs/09_schema.ipynb #815d9912
 def shelf_ddl(
     shelf: int, # row id of the shelf
 ) -> list[str]: # statements
@@ -68,7 +68,7 @@ def shelf_ddl(
         f"create virtual table {vocab} using fts5vocab('{name}', 'row')",
         f'create table {vecs}(id integer primary key references chunks(id) on delete cascade, v blob not null)']
 
-# %% ../nbs/09_schema.ipynb #f2227597
+# %% ../nbs/09_schema.ipynb #00dc61b1
 MIGRATIONS: dict[int, str] = {1: DDL}   # layout number -> what leads to it from the one before
 
 def steps(

@@ -8,13 +8,13 @@ Docs: https://example.github.io/ramabana/sections.html.md"""
 __all__ = ['MAX_SECTION', 'MAX_CHUNK', 'Heading', 'fences', 'markdown_headings', 'rst_headings', 'Node', 'cut', 'pieces',
            'parse_sections', 'parts', 'crumb', 'chunk_section']
 
-# %% ../nbs/04_sections.ipynb #38621bd1
+# %% ../nbs/04_sections.ipynb #3ada6f10
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# %% ../nbs/04_sections.ipynb #f1042ee8
+# %% ../nbs/04_sections.ipynb #3505261e
 @dataclass(frozen=True)
 class Heading:
     "A heading of a text."
@@ -25,6 +25,7 @@ class Heading:
 
 _ATX = re.compile(r'^ {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*$', re.M)
 _SETEXT = re.compile(r'^ {0,3}(?![-*+>#=|] |\d+[.)] )(\S.*?)[ \t]*\n {0,3}(=+|-{2,})[ \t]*$', re.M)
+_FRONT = re.compile(r'(---|\+\+\+)[ \t]*\n.*?^\1[ \t]*$', re.S | re.M)   # a block of settings before the text
 _FENCE = re.compile(r'^ {0,3}(`{3,}|~{3,})[ \t]*(.*)$', re.M)
 
 def fences(text: str) -> list[tuple[int, int]]:
@@ -39,14 +40,15 @@ def fences(text: str) -> list[tuple[int, int]]:
     if opened: found.append((opened.start(), len(text)))
     return found
 
-# %% ../nbs/04_sections.ipynb #e1208229
+# %% ../nbs/04_sections.ipynb #c444542e
 def markdown_headings(
     text: str,          # Markdown
 ) -> list[Heading]:     # in order of appearance
     "The headings of Markdown `text`."
     found = [Heading(len(m[1]), (m[2] or '').strip(), m.start(), min(m.end() + 1, len(text))) for m in _ATX.finditer(text)] if '#' in text else []
     if '\n=' in text or '\n--' in text:
-        found += [Heading(1 if m[2][0] == '=' else 2, m[1].strip(), m.start(), min(m.end() + 1, len(text))) for m in _SETEXT.finditer(text)]
+        front = _FRONT.match(text)
+        found += [Heading(1 if m[2][0] == '=' else 2, m[1].strip(), m.start(), min(m.end() + 1, len(text))) for m in _SETEXT.finditer(text, front.end() if front else 0)]
         found.sort(key=lambda h: h.start)
     code = fences(text)
     if not code or not found: return found
@@ -56,7 +58,7 @@ def markdown_headings(
         return i >= 0 and offset < code[i][1]
     return [h for h in found if not fenced(h.start)]
 
-# %% ../nbs/04_sections.ipynb #c6e07ada
+# %% ../nbs/04_sections.ipynb #d02fe8c1
 _RST = re.compile(r'^(?:(?P<over>([^\w\s])\2{2,})[ \t]*\n)?[ \t]*(?P<title>\S.*?)[ \t]*\n(?P<mark>([^\w\s])\5{2,})[ \t]*$', re.M)
 
 def rst_headings(
@@ -72,7 +74,7 @@ def rst_headings(
         found.append(Heading(styles.index(style) + 1, title, m.start(), min(m.end() + 1, len(text))))
     return found
 
-# %% ../nbs/04_sections.ipynb #b7802418
+# %% ../nbs/04_sections.ipynb #8adcd180
 MAX_SECTION = 4000   # characters of one section; longer ones are cut into parts
 MAX_CHUNK = 500      # characters of one chunk
 
@@ -87,7 +89,7 @@ class Node:
     body: int            # where its text begins
     end: int             # where the next section begins
 
-# %% ../nbs/04_sections.ipynb #edc2f898
+# %% ../nbs/04_sections.ipynb #023c6868
 _BREAKS = ('\n\n', '\n', '. ', '。', '؟', '।', ' ')
 
 def cut(
@@ -111,9 +113,9 @@ def pieces(text: str, start: int, end: int, size: int) -> Iterator[tuple[int, in
         if not text[start:stop].isspace(): yield start, stop
         start = stop
 
-# %% ../nbs/04_sections.ipynb #7b6cb774
+# %% ../nbs/04_sections.ipynb #fca50dbc
 _HEADINGS = {'text': markdown_headings, 'markdown': markdown_headings, 'note': markdown_headings, 'web': markdown_headings, 'html': markdown_headings,
-    'notebook': markdown_headings, 'pdf': markdown_headings, 'rst': rst_headings}
+    'notebook': markdown_headings, 'rst': rst_headings}
 
 def parse_sections(
     text: str,               # the document as stored
@@ -140,7 +142,7 @@ def parts(text: str, node: Node) -> list[Node]:
     return [Node(node.seq + i, node.parent, node.level, f'{node.title} ({i + 1})'.strip() if i else node.title, start if i else node.start, start, stop)
         for i, (start, stop) in enumerate(spans)]
 
-# %% ../nbs/04_sections.ipynb #d6c93f9e
+# %% ../nbs/04_sections.ipynb #4b678851
 def crumb(
     title: str,           # the document's title
     nodes: list[Node],    # all sections of the document, in order of seq
@@ -154,7 +156,7 @@ def crumb(
     if not path or path[-1] != title: path.append(title)
     return ' › '.join(reversed(path))
 
-# %% ../nbs/04_sections.ipynb #9bf52c9f
+# %% ../nbs/04_sections.ipynb #40837c2b
 def chunk_section(
     text: str,              # the whole text
     node: Node,             # the section

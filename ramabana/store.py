@@ -9,7 +9,7 @@ __all__ = ['log', 'TITLE_MAX', 'Shelf', 'Store', 'Chunk', 'Draft', 'digest', 'so
            'encode_text', 'encode_chunks', 'write', 'unchanged', 'as_json', 'told', 'fill', 'empty', 'find', 'absolute',
            'forget']
 
-# %% ../nbs/11_store.ipynb #7f475a7e
+# %% ../nbs/11_store.ipynb #bcaf539d
 import hashlib
 import json
 import logging
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger('ramabana.store')
 
-# %% ../nbs/11_store.ipynb #f31465f0
+# %% ../nbs/11_store.ipynb #aae42fb9
 class Shelf:
     "One shelf of an open vault file."
     def __init__(self,
@@ -61,7 +61,7 @@ class Shelf:
         (encoder, spec, dims), = self.engine.rows('select encoder, spec, dims from shelves where id = ?', (self.id,))
         return dict(encoder=encoder, spec=spec, dims=dims)
 
-# %% ../nbs/11_store.ipynb #e57be62c
+# %% ../nbs/11_store.ipynb #6547976f
 class Store(Shelf):
     "A shelf with its encoder: where documents are written and read."
     def __init__(self,
@@ -106,7 +106,7 @@ class Store(Shelf):
         if why := self.mismatch(encoder): raise VaultError(f'{self.engine.path}: {why}; nothing was written')
         self.engine.rows("update shelves set encoder = ?, spec = ?, dims = ? where id = ? and encoder = ''", (encoder.id, encoder.spec, encoder.dims, self.id))
 
-# %% ../nbs/11_store.ipynb #906e09b2
+# %% ../nbs/11_store.ipynb #0fc57098
 @dataclass(frozen=True)
 class Chunk:
     "A piece of a section as it goes into the indexes."
@@ -130,6 +130,7 @@ class Draft:
     nodes: tuple[Node, ...] = ()
     chunks: tuple[Chunk, ...] = ()
     mtime: float | None = None   # of the file it was read from
+    bytes: int | None = None     # size of that file
     note: str = ''               # what was changed to make the text storable
 
 def digest(*parts: str, size: int = 16) -> bytes:
@@ -140,7 +141,7 @@ def source_key(source: str) -> str:
     "`source` in the one form under which it is kept and looked up (Unicode NFC; macOS gives names as NFD)."
     return unicodedata.normalize('NFC', clean_text(source)[0])
 
-# %% ../nbs/11_store.ipynb #278df3eb
+# %% ../nbs/11_store.ipynb #db785857
 TITLE_MAX = 200   # characters of a title that is given
 
 def first_line(
@@ -163,7 +164,7 @@ def chunks_of(text: str, title: str, nodes: Sequence[Node], identity: str) -> tu
             found.append(Chunk(node.seq, start, end, cid, head, body))
     return tuple(found)
 
-# %% ../nbs/11_store.ipynb #d231a1fe
+# %% ../nbs/11_store.ipynb #31389022
 def draft(
     store: Store,                     # where it will go
     text: str,                        # the document
@@ -172,6 +173,7 @@ def draft(
     kind: str = 'text',               # 'note', 'markdown', 'code', ...: decides which headings are looked for
     meta: dict | None = None,         # anything JSON can hold
     mtime: float | None = None,       # of the file it came from
+    bytes: int | None = None,         # size of that file
 ) -> Draft:
     "A document, cut and named, ready for `write`. Raises TypeError for what is no string, ValueError for a blank text."
     text, note = clean_text(text)
@@ -184,9 +186,9 @@ def draft(
     except (TypeError, ValueError) as e: raise ValueError(f'meta of {source!r} must be what JSON can hold: {e}') from e
     uid = digest(store.engine.uuid, store.shelf, source, size=6).hex()
     nodes = tuple(parse_sections(text, kind))
-    return Draft(uid, source, title, kind, text, fingerprint, meta, nodes, chunks_of(text, title, nodes, store.engine.uuid + uid), mtime, note)
+    return Draft(uid, source, title, kind, text, fingerprint, meta, nodes, chunks_of(text, title, nodes, store.engine.uuid + uid), mtime, bytes, note)
 
-# %% ../nbs/11_store.ipynb #c3c000b6
+# %% ../nbs/11_store.ipynb #e1f7f69d
 def encode_text(head: str, body: str) -> str:
     "What the encoder reads of a chunk: its breadcrumb and its words."
     return f'{head}\n{body}'
@@ -209,7 +211,7 @@ def encode_chunks(
         known |= {cid: v.tobytes() for cid, v in zip(new, vectors)}
     return known
 
-# %% ../nbs/11_store.ipynb #36adc8f3
+# %% ../nbs/11_store.ipynb #69b16f0b
 def write(
     store: Store,                     # where to
     drafts: Sequence[Draft],          # what
@@ -240,30 +242,30 @@ def told(store: Store, doc: Draft, changed: bool, replaced: bool = False, note: 
     if note := '; '.join(filter(None, (doc.note, note))): said['note'] = note
     return said
 
-# %% ../nbs/11_store.ipynb #9d9aa909
+# %% ../nbs/11_store.ipynb #200606f7
 def _write_one(store: Store, doc: Draft, vectors: dict[bytes, bytes]) -> dict:
     rows, now, meta = store.engine.rows, time.time(), as_json(doc.meta)
     held = rows('select id, hash, meta from docs where uid = ?', (doc.uid,))
     if held and held[0][1] == doc.hash:
         if held[0][2] == meta: return told(store, doc, changed=False)
-        rows('update docs set meta = ?, updated = ?, checked = ?, mtime = ? where id = ?', (meta, now, now, doc.mtime, held[0][0]))
+        rows('update docs set meta = ?, updated = ?, checked = ?, mtime = ?, bytes = ? where id = ?', (meta, now, now, doc.mtime, doc.bytes, held[0][0]))
         return told(store, doc, changed=True, replaced=True)
     if held:
         number = held[0][0]
         _keep_version(store, number, now)
         empty(store, number)
-        rows("update docs set title = ?, kind = ?, hash = ?, same_as = null, size = ?, meta = ?, updated = ?, checked = ?, mtime = ?, stale = '' where id = ?",
-            (doc.title, doc.kind, doc.hash, len(doc.text), meta, now, now, doc.mtime, number))
+        rows("update docs set title = ?, kind = ?, hash = ?, same_as = null, size = ?, meta = ?, updated = ?, checked = ?, mtime = ?, bytes = ?, stale = '' where id = ?",
+            (doc.title, doc.kind, doc.hash, len(doc.text), meta, now, now, doc.mtime, doc.bytes, number))
         twin = None
     else:
         twin = rows('select id from docs where hash = ? and shelf = ? and same_as is null', (doc.hash, store.id))
-        (number,), = rows('insert into docs(uid, shelf, source, title, kind, hash, same_as, size, meta, added, updated, checked, mtime) '
-            'values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id', (doc.uid, store.id, doc.source, doc.title, doc.kind, doc.hash,
-            twin[0][0] if twin else None, len(doc.text), meta, now, now, now, doc.mtime))
+        (number,), = rows('insert into docs(uid, shelf, source, title, kind, hash, same_as, size, meta, added, updated, checked, mtime, bytes) '
+            'values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id', (doc.uid, store.id, doc.source, doc.title, doc.kind, doc.hash,
+            twin[0][0] if twin else None, len(doc.text), meta, now, now, now, doc.mtime, doc.bytes))
     if not twin: fill(store, number, doc, vectors)
     return told(store, doc, changed=True, replaced=bool(held))
 
-# %% ../nbs/11_store.ipynb #7ba2e895
+# %% ../nbs/11_store.ipynb #0be8db0c
 def fill(store: Store, number: int, doc: Draft, vectors: dict[bytes, bytes]) -> None:
     "Write text, sections, chunks, full-text rows and vectors of document `number`."
     rows, many = store.engine.rows, store.engine.many
@@ -296,7 +298,7 @@ def _keep_version(store: Store, number: int, now: float) -> None:
     store.engine.rows('insert into versions(doc, seq, title, hash, at, text) select d.id, (select count(*) from versions where doc = d.id), d.title, d.hash, d.updated, t.text '
         'from docs d join texts t on t.doc = coalesce(d.same_as, d.id) where d.id = ?', (number,))
 
-# %% ../nbs/11_store.ipynb #aa109c18
+# %% ../nbs/11_store.ipynb #60634087
 _LOOKUPS = ('uid = :ref', 'source = :ref', 'title = :ref', 'source = :path', "substr(source, -length(:ref) - 1) = '/' || :ref")
 
 def find(

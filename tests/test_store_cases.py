@@ -153,7 +153,7 @@ def test_a_torn_index_is_found_and_mended(vault):
 def test_no_limit_of_bound_values_is_met(vault, report):
     n = report['input']['rows']
     text = '\n'.join(f'## part {i}\nw{i}' for i in range(n // 10))
-    for i in range(3): vault.store.engine.rows('select value from json_each(?)', (json.dumps(list(range(n))),))
+    for _ in range(3): vault.store.engine.rows('select value from json_each(?)', (json.dumps(list(range(n))),))
     vault.add(text, title='many parts', kind='markdown')
     assert vault.stats()['chunks'] == n // 10
     vault.rebuild()

@@ -1,6 +1,6 @@
 """The store's figures, beside litesearch's in the same run.
 
-    python tools/mkcorpus.py 20000 corpus                # once: real Markdown documents from this machine's manual pages and packages
+    python bench/store/mkcorpus.py 20000 corpus                # once: real Markdown documents from this machine's manual pages and packages
     python bench/store/run.py corpus [--docs 20000] [--out /some/folder] [--peer] [--grow]
 
 Times are CPU seconds of one process (`process_time`), medians and 95th percentiles; both sides get the same texts, questions and vectors, one thread.

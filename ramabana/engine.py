@@ -6,9 +6,9 @@ Docs: https://example.github.io/ramabana/engine.html.md"""
 
 # %% auto #0
 __all__ = ['log', 'BUSY_WAIT', 'NETWORK', 'told', 'file_system', 'owner', 'refuse_unusable', 'set_journal', 'connect', 'migrate',
-           'Connection', 'Engine', 'backup']
+           'Connection', 'Engine', 'stems', 'backup']
 
-# %% ../nbs/10_engine.ipynb #95734be2
+# %% ../nbs/10_engine.ipynb #7e9f99ed
 import logging
 import os
 import random
@@ -24,7 +24,7 @@ from .schema import APPLICATION_ID, VERSION, steps
 
 log = logging.getLogger('ramabana.engine')
 
-# %% ../nbs/10_engine.ipynb #38f3c029
+# %% ../nbs/10_engine.ipynb #571daee4
 _WORDS = {'BusyError': 'is locked by another process for longer than {wait} s: see which one holds it, or try again',
     'LockedError': 'is locked by another process: try again',
     'FullError': 'cannot be written, the disk is full: make room and try again; nothing was changed',
@@ -49,7 +49,7 @@ def told(
         if words is None: raise VaultError(f'{path}: {type(e).__name__} in the database; `ramabana doctor` tells more') from e
         raise VaultError(f'{path} {words.format(wait=BUSY_WAIT)}') from e
 
-# %% ../nbs/10_engine.ipynb #07ff9779
+# %% ../nbs/10_engine.ipynb #c68ecfaf
 NETWORK = {'nfs', 'nfs4', 'cifs', 'smb', 'smb2', 'smb3', 'smbfs', 'afpfs', 'webdav', 'davfs', 'fuse.davfs', 'fuse.sshfs', 'fuse.rclone', 'ncpfs', 'afs', 'ceph',
     'glusterfs', 'fuse.glusterfs', 'lustre'}
 _MAGIC = b'SQLite format 3\x00'
@@ -68,7 +68,7 @@ def file_system(
         if full.startswith(place) and len(place) >= len(best[0]): best = (place, kind)
     return best[1]
 
-# %% ../nbs/10_engine.ipynb #5f09753a
+# %% ../nbs/10_engine.ipynb #00530a50
 def owner(
     path: Path, # of a file that may be a vault
 ) -> str:       # 'new', 'ours', 'unsure' (no owner named in the header), or 'not SQLite', 'foreign'
@@ -81,7 +81,7 @@ def owner(
     number = int.from_bytes(head[68:72])
     return 'ours' if number == APPLICATION_ID else 'foreign' if number else 'unsure'
 
-# %% ../nbs/10_engine.ipynb #249b28f5
+# %% ../nbs/10_engine.ipynb #124815dc
 def refuse_unusable(
     path: Path,    # of a vault to be opened
 ) -> None:
@@ -112,7 +112,7 @@ def _ours_inside(path: Path) -> bool:
             time.sleep(random.uniform(0.01, 0.1))
     return False
 
-# %% ../nbs/10_engine.ipynb #55dce13b
+# %% ../nbs/10_engine.ipynb #29794539
 def set_journal(
     conn: Any,  # an apsw connection
 ) -> str:       # 'wal', or 'delete' where write-ahead logging cannot be had, or 'memory'
@@ -140,7 +140,7 @@ def set_journal(
     conn.pragma('synchronous', 2)
     return mode
 
-# %% ../nbs/10_engine.ipynb #5ccbb766
+# %% ../nbs/10_engine.ipynb #103ffabc
 def connect(
     path: str,                # ':memory:' or a file
     readonly: bool = False,   # open without the right to write
@@ -164,7 +164,7 @@ def connect(
         for name, value in (('foreign_keys', 1), ('cache_size', -32_000), ('temp_store', 2), ('wal_autocheckpoint', 2000)): conn.pragma(name, value)
     return conn, mode
 
-# %% ../nbs/10_engine.ipynb #bde49cd4
+# %% ../nbs/10_engine.ipynb #54d26d8c
 def migrate(
     conn: Any,  # an apsw connection
     path: str,  # for the message
@@ -187,7 +187,7 @@ def migrate(
         raise
     conn.execute('commit')
 
-# %% ../nbs/10_engine.ipynb #5f55cd6a
+# %% ../nbs/10_engine.ipynb #9fb83a4c
 class Connection:
     "One open vault file, statement by statement. Raises VaultError when it cannot be opened."
     def __init__(self,
@@ -235,7 +235,7 @@ class Connection:
         "Close the file; closing twice is harmless."
         with self.lock: self.conn.close()
 
-# %% ../nbs/10_engine.ipynb #c0e77133
+# %% ../nbs/10_engine.ipynb #5a8ca2ee
 class Engine(Connection):
     "One open vault file with transactions."
     _writing = False
@@ -279,7 +279,18 @@ class Engine(Connection):
             self._db = Database(self.conn)
         return self._db
 
-# %% ../nbs/10_engine.ipynb #a6c195cc
+# %% ../nbs/10_engine.ipynb #4eef64e1
+def stems(
+    engine: Engine,  # the open file
+    words: str,      # any text
+) -> list[str]:      # as the full-text index has them
+    "The stems of `words`, by the tokenizer of the full-text tables."
+    import apsw
+    with engine.lock, told(engine.path):
+        tokenizer = engine.conn.fts5_tokenizer('porter', ['unicode61', 'remove_diacritics', '2'])
+        return tokenizer(words.encode('utf-8', 'replace'), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False)
+
+# %% ../nbs/10_engine.ipynb #9ad990b8
 def backup(
     engine: Engine,           # the open file
     path: str | os.PathLike,  # where the copy goes

@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/recall.html.md"""
 __all__ = ['log', 'LEG', 'FEW', 'MODES', 'moment', 'allowed_chunks', 'frequencies', 'steps', 'text_leg', 'vector_leg', 'Found',
            'rank_chunks', 'search', 'spread', 'context', 'neighbours', 'related_to', 'near', 'related']
 
-# %% ../nbs/12_recall.ipynb #4a051f69
+# %% ../nbs/12_recall.ipynb #1043f77c
 import logging
 import time
 from collections import defaultdict
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .catalog import load_sections, resolve
 from .core import Section, VaultError
 from .engine import stems
-from .fuse import Fused, fuse
+from .fuse import Fused, fuse, weights_for
 from .store import Store
 from .terms import Query, parse_query
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger('ramabana.recall')
 
-# %% ../nbs/12_recall.ipynb #f27aeab2
+# %% ../nbs/12_recall.ipynb #33939ab6
 def moment(
     value: float | str | None, # epoch seconds, or '2026-11-30', '2026-11-30T09:00', '2026-11-30T09:00+01:00'
 ) -> float | None:             # epoch seconds
@@ -56,7 +56,7 @@ def allowed_chunks(
     if not where: return '', []
     return f'select c.id from chunks c join docs d on d.id = c.doc where d.shelf = ? and {" and ".join(where)}', [store.id, *values]
 
-# %% ../nbs/12_recall.ipynb #a383257f
+# %% ../nbs/12_recall.ipynb #9c08ff46
 LEG = 100   # chunks that each leg gives to the fusion
 
 def frequencies(
@@ -75,7 +75,7 @@ def frequencies(
         common[term] = min((store.known[word] for word in words), default=0)
     return common
 
-# %% ../nbs/12_recall.ipynb #0d6ba5c9
+# %% ../nbs/12_recall.ipynb #ffb140b4
 FEW = 6000   # chunks scored for one question, about
 
 def steps(
@@ -113,7 +113,7 @@ def text_leg(
     if not found and query.loose != query.match: found = dict(ask(query.loose))
     return dict(sorted(found.items(), key=lambda pair: -pair[1])[:k])
 
-# %% ../nbs/12_recall.ipynb #9059f81c
+# %% ../nbs/12_recall.ipynb #bdf03edb
 def vector_leg(
     store: Store,            # which shelf
     q: str,                  # the question
@@ -128,7 +128,7 @@ def vector_leg(
     allowed = np.array([i for i, in store.engine.rows(within, values)], np.int64) if within else None
     return dict(store.vectors.top(encoder.query(q), k, allowed))
 
-# %% ../nbs/12_recall.ipynb #4a8648ac
+# %% ../nbs/12_recall.ipynb #9157bac5
 MODES = ('hybrid', 'text', 'vector')
 
 class Found(list):
@@ -156,9 +156,10 @@ def rank_chunks(
             log.warning('%s search did not run: %s', leg, e)
             notes.append(f'{leg} search did not run: {e}')
     if len(notes) == len(asked): raise VaultError('; '.join(notes))
-    return fuse(legs['text'], legs['vector']), '; '.join(notes)
+    kind_of_encoder = getattr(store.matching_encoder(), 'kind', '') if legs['vector'] else ''
+    return fuse(legs['text'], legs['vector'], weights_for(q, kind_of_encoder)), '; '.join(notes)
 
-# %% ../nbs/12_recall.ipynb #d9d9429a
+# %% ../nbs/12_recall.ipynb #039555c8
 def search(
     store: Store,                            # which shelf
     q: str,                                  # the question
@@ -198,7 +199,7 @@ def spread(
         (first if seen[place[0]] <= per_doc else later).append(place)
     return (first + later)[:limit]
 
-# %% ../nbs/12_recall.ipynb #be33329e
+# %% ../nbs/12_recall.ipynb #97236a01
 def context(
     store: Store,                            # which shelf
     q: str,                                  # the question
@@ -222,7 +223,7 @@ def context(
     words = f'{encoder.kind} {encoder.id}' if encoder else f'none ({store.encoder_note})'
     return AttrDict(query=q, encoder=words, results=results, related=related_to(store, found, related), note=found.note)
 
-# %% ../nbs/12_recall.ipynb #b8dcafce
+# %% ../nbs/12_recall.ipynb #a0950ee5
 def neighbours(store: Store, sections: Sequence[Section]) -> list[tuple[tuple[int, int], str]]:
     "Places before and after each section in its document, with how they were reached."
     found = []
@@ -257,7 +258,7 @@ def near(store: Store, section: Section, limit: int) -> list[tuple[int, int]]:
     found = store.engine.rows('select c.doc, c.node, d.uid from chunks c join docs d on d.id = c.doc where c.id in (select value from json_each(?))', (str(ids),))
     return list(dict.fromkeys((number, seq) for number, seq, uid in found if uid != section.doc_id))[:limit]
 
-# %% ../nbs/12_recall.ipynb #6560eb9d
+# %% ../nbs/12_recall.ipynb #222e59ed
 def related(
     store: Store,   # which shelf
     node_id: str,   # a section

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/vectors.html.md"""
 # %% auto #0
 __all__ = ['to_codes', 'scan', 'candidates', 'Codes', 'VectorCache', 'floats']
 
-# %% ../nbs/10a_vectors.ipynb #1b306fd4
+# %% ../nbs/10a_vectors.ipynb #631fc8f0
 from typing import TYPE_CHECKING
 from .core import VaultError
 from .engine import Engine
@@ -15,7 +15,7 @@ from .schema import shelf_tables
 if TYPE_CHECKING:
     import numpy as np
 
-# %% ../nbs/10a_vectors.ipynb #08eeaa16
+# %% ../nbs/10a_vectors.ipynb #dbb96785
 def to_codes(
     rows: 'np.ndarray', # (n, dims) float32
 ) -> 'tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]': # codes (n, dims) int8; scale, error and length of the rounded row, each (n,) float32
@@ -26,7 +26,7 @@ def to_codes(
     rounded = codes * scale[:, None]
     return codes, scale, np.linalg.norm(rows - rounded, axis=1) + 1e-6, np.linalg.norm(rounded, axis=1)
 
-# %% ../nbs/10a_vectors.ipynb #189eecd3
+# %% ../nbs/10a_vectors.ipynb #b10b9504
 def scan(
     codes: 'np.ndarray', # (n, dims) int8
     query: 'np.ndarray', # (dims,) int8
@@ -39,7 +39,7 @@ def scan(
         return np.concatenate([codes[i:i + 8192].astype(np.float32) @ wide for i in range(0, len(codes), 8192)])
     return np.asarray(numkong.cdist(query[None], codes, 'inner'), dtype=np.float32).reshape(-1)
 
-# %% ../nbs/10a_vectors.ipynb #46cece18
+# %% ../nbs/10a_vectors.ipynb #169385bf
 def candidates(
     score: 'np.ndarray', # (n,) approximate scores
     error: 'np.ndarray', # (n,) how far each may be off
@@ -51,7 +51,7 @@ def candidates(
     low = score - error
     return np.flatnonzero(score + error >= np.partition(low, -k)[-k])
 
-# %% ../nbs/10a_vectors.ipynb #7004f190
+# %% ../nbs/10a_vectors.ipynb #a8be1cac
 class Codes:
     "Vectors as bytes, with the ids of their chunks in ascending order."
     _arrays = ('ids', 'codes', 'scale', 'error', 'length')
@@ -96,18 +96,21 @@ class Codes:
         query: 'np.ndarray',                    # (dims,) float32
         k: int,                                 # how many are wanted
         allowed: 'np.ndarray | None' = None,    # ids to choose from; None for all
-    ) -> 'np.ndarray':                          # ids, a superset of the true best k
-        "Ids of the rows that could be among the `k` nearest to `query`."
+    ) -> 'tuple[np.ndarray, np.ndarray]':       # ids, a superset of the true best k, best guess first; the most that each can score
+        "The rows that could be among the `k` nearest to `query`."
         import numpy as np
         n = self.count
         codes, scale, error, _ = to_codes(np.asarray(query, np.float32)[None])
         score = scan(self.codes[:n], codes[0]) * (self.scale[:n] * scale)
         slack = self.error[:n] + self.length[:n] * error
-        if allowed is None: return self.ids[candidates(score, slack, k)]
-        within = np.flatnonzero(np.isin(self.ids[:n], allowed))
-        return self.ids[within[candidates(score[within], slack[within], k)]]
+        if allowed is None: places = candidates(score, slack, k)
+        else:
+            within = np.flatnonzero(np.isin(self.ids[:n], allowed))
+            places = within[candidates(score[within], slack[within], k)]
+        places = places[np.argsort(-score[places], kind='stable')]
+        return self.ids[places], score[places] + slack[places]
 
-# %% ../nbs/10a_vectors.ipynb #8d085807
+# %% ../nbs/10a_vectors.ipynb #36132624
 class VectorCache:
     "The vectors of one shelf in memory, refreshed when the file changed."
     def __init__(self,
@@ -154,11 +157,19 @@ class VectorCache:
             if self.held is None or not k or not np.any(query): return []
             if len(query) != self.held.dims:
                 raise VaultError(f'a query of {len(query)} dimensions cannot search vectors of {self.held.dims}: use the encoder that wrote them, or reencode')
-            ids = self.held.near(query, k, allowed)
-            rows = self.engine.rows(f'select id, v from {self.table} where id in (select value from json_each(?))', (str(ids.tolist()),))
-            if not rows: return []
-            best = sorted(zip((floats(rows) @ query).tolist(), (i for i, _ in rows)), key=lambda pair: (-pair[0], pair[1]))[:k]
-            return [(i, score) for score, i in best]
+            ids, most = self.held.near(query, k, allowed)
+            scores = self._exact(query, ids[:k])
+            if len(ids) > k:                # the k-th exact score rules most of the others out
+                bar = np.partition(scores[1], -k)[-k] if len(scores[1]) >= k else -np.inf
+                scores = np.concatenate([scores, self._exact(query, ids[k:][most[k:] >= bar])], axis=1)
+            best = np.lexsort((scores[0], -scores[1]))[:k]
+            return [(int(i), float(score)) for i, score in scores[:, best].T]
+
+    def _exact(self, query: 'np.ndarray', ids: 'np.ndarray') -> 'np.ndarray':
+        "Ids and cosines of the rows `ids` as the file holds them, (2, n) float64."
+        import numpy as np
+        rows = self.engine.rows(f'select id, v from {self.table} where id in (select value from json_each(?))', (str(ids.tolist()),))
+        return np.array([[i for i, _ in rows], floats(rows) @ query]) if rows else np.zeros((2, 0))
 
 def floats(
     rows: list[tuple[int, bytes]],  # (id, float16 bytes), all of one length

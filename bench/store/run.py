@@ -50,7 +50,7 @@ def pair(times): return '{:.2f} / {:.2f} ms'.format(*times)
 
 def ours(texts, path):
     from ramabana.memory import Vault
-    from ramabana.store import draft, write
+    from ramabana.store import draft, merge_segments, write
     from ramabana.upkeep import encode_pending
     vault = Vault(path)
     store, asked = vault.store, questions(texts)
@@ -66,6 +66,7 @@ def ours(texts, path):
     spent, _ = cpu(encode_pending, store)
     stats = vault.stats()
     said('encoding, afterwards', f'{stats["chunks"]/spent:.0f} chunks/CPU-s')
+    said('merging the full-text segments', f'{cpu(merge_segments, store)[0]:.2f} CPU-s')
     store.engine.rows('pragma wal_checkpoint(truncate)')
     said('file, documents, chunks', f'{os.path.getsize(path)/1e6:.0f} MB, {stats["docs"]}, {stats["chunks"]}')
     vault.search('warm the cache')
@@ -113,7 +114,7 @@ def grow():
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         held.append(np.arange(n * 100_000 + 1, (n + 1) * 100_000 + 1), rows)
         if n in (0, 1, 4, 9):
-            near = [held.near(rows[i], 100) for i in range(3)]
+            near = [held.near(rows[i], 100)[0] for i in range(3)]
             said(f'scan of {held.count:,} vectors, p50 / p95', f'{pair(spread(lambda q: held.near(q, 100), rows[:50]))}, {statistics.median(map(len, near)):.0f} candidates, {rss():.0f} MB')
 
 def main():

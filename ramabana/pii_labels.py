@@ -7,13 +7,13 @@ Docs: https://example.github.io/ramabana/pii_labels.html.md"""
 # %% auto #0
 __all__ = ['Label', 'plain', 'find_labels', 'label_before']
 
-# %% ../nbs/03b_pii_labels.ipynb #9c7a16f3
+# %% ../nbs/03b_pii_labels.ipynb #34c4930d
 import re
 from bisect import bisect_left
 from functools import cache
 from typing import NamedTuple
 
-# %% ../nbs/03b_pii_labels.ipynb #d56863d2
+# %% ../nbs/03b_pii_labels.ipynb #aa442665
 _WORDS = {
 'phone': '''phone; phone number; phone no; phones; telephone; telephone number; !tel; tel no; tel nr; mobile; mobile number; mobile phone; mobile no; cell; cell phone; cellphone; cell number; fax; fax number; whatsapp; hotline; landline; home phone; work phone; contact number;
 contact phone; desk; ?contact; ?call; ?call me; ?call me on; ?call me at; ?call us; ?reach me; ?reach you at; ?reach; ?text me; ?dial; ?answering at; ?messages to; ?office; ?msisdn; ?number is; ?my number; ?their number; ?her number; ?his number; ?sms;
@@ -25,13 +25,13 @@ data di nascita; nato il; nata il; nato a; data de nascimento; nascido em; nasci
 'card': '''card; card number; card no; card num; credit card; credit card number; creditcard; debit card; debit card number; credit card no; payment card; card on file; cc; cc number; ccn; ?visa; ?mastercard; ?amex; kreditkarte; kreditkartennummer; kartennummer; carte bancaire; carte de credit; numero de carte; tarjeta; tarjeta de credito;
 numero de tarjeta; carta di credito; numero carta; cartao; cartao de credito; numero do cartao; karta; numer karty; numer karty platniczej; karty platniczej; nr karty; creditcardnummer; kaartnummer; kortnummer; kreditkort; carta; carte''',
 'iban': '''iban; international bank account number; nr konta; numer konta; numer rachunku; numer rachunku bankowego; nr rachunku; rachunek; rachunku bankowego; konto iban''',
-'account': '''account number; account no; account num; acct; acct no; acct number; bank account; bank account number; bank account no; bank account details; savings account; checking account; savings account number; savings bank account; account ending; account ending in; ?account; account number ending in; account nos;
+'account': '''account number; account no; account num; acct; acct no; acct number; bank account; bank account number; bank account no; bank account details; savings account; checking account; savings account number; savings bank account; account ending; account ending in; ?account; account number ending in; member accounts; account nos;
 kontonummer; konto nr; kontonr; bankkonto; ?konto; numero de compte; rib; compte bancaire; cuenta; numero de cuenta; cuenta bancaria; !ccc; codigo cuenta corriente; conto; numero di conto; conto corrente; conta bancaria; numero da conta; rekeningnummer; bankrekening; bankrekeningnummer; kontonummer; bankgiro; plusgiro; cislo uctu; ?sort code; sort code; bank account code''',
-'national_id': '''ssn; ssn number; social security; social security number; social security no; social security nr; social insurance number; !sin; sin number; ?ss number; !itin; itin number; national id; national id number; national identification number; national identity number; national identity card; national identity card number; national insurance number; national insurance; nino; !ni; ni number; national number; identity card; identity card number; identity number; identity no; id card; id card number; id card no; id no; id number; id num; personal id; personal identity code; personal identity number; personal code; personal number; personal identification number; personal id number; personal identifier; resident identity card; citizen id; citizen number; government id; tax id; tax identification number; tax id number; tax number; taxpayer id; taxpayer identification number; taxpayer number; tax file number; !tfn; !tin; !tin number; !utr; unique taxpayer reference; insurance id; insurance number; insurance policy; health insurance number; health insurance id; national health number; health card; health card number; health card no; medicare; medicare number; medicare no; medicare card; medicaid; medicaid id; !mbi; nhs; nhs number; nhs no; voter id; voter id number; voter; electoral; aadhaar; aadhaar number; aadhar; aadhar number; uidai; !pan; pan number; pan card; pan no; !epic; !nric; !fin; nric number; nric no; !nin; nin number; !bvn;
+'national_id': '''ssn; ssn number; social security; social security number; social security no; social security nr; social insurance number; !sin; sin number; ?ss number; !itin; itin number; national id; national id number; national identification number; national identity number; national identity card; national identity card number; national insurance number; national insurance; nino; !ni; ni number; national number; identity card; identity card number; identity number; identity no; id card; id card number; id card no; id no; id number; id num; personal id; personal identity code; personal identity number; personal code; personal number; personal identification number; personal id number; personal identifier; resident identity card; citizen id; citizen number; government id; tax id; tax identification number; tax id number; tax number; taxpayer id; taxpayer identification number; taxpayer number; tax file number; !tfn; !tin; !tin number; !utr; unique taxpayer reference; insurance id; insurance number; insurance policy; ?insurance; health insurance number; health insurance id; national health number; health card; health card number; health card no; medicare; medicare number; medicare no; medicare card; medicaid; medicaid id; !mbi; nhs; nhs number; nhs no; voter id; voter id number; voter; electoral; aadhaar; aadhaar number; aadhar; aadhar number; uidai; !pan; pan number; pan card; pan no; !epic; !nric; !fin; nric number; nric no; !nin; nin number; !bvn;
 ausweisnummer; personalausweis; personalausweisnummer; ausweis; sozialversicherungsnummer; versicherungsnummer; svnr; sv nr; rentenversicherungsnummer; steuernummer; steuer id; steueridentifikationsnummer; steuerliche identifikationsnummer; steuer nr; st nr; idnr; identifikationsnummer; krankenversichertennummer; versichertennummer; kvnr; egk; egk nummer; abgabenkontonummer; ahv; ahv nr; ahv nummer; vsnr; vnr;
 numero de securite sociale; securite sociale; no de securite sociale; n secu; numero de secu; !nir; insee; !nas; numero d assurance sociale; numero fiscal; carte d identite; carte nationale d identite; !cni; !niss; numero national; registre national; avs;
 dni; dni nie; !nie; !nif; documento nacional de identidad; documento de identidad; cedula; cedula de identidad; cedula de ciudadania; !curp; !rfc nif; !rut; !run; !cuit; !cuil; numero de identidad; numero de identificacion; seguridad social; numero de seguridad social; numero de la seguridad social; !nss; numero de afiliacion; !cui;
-codice fiscale; cod fisc; !cf; carta d identita; tessera sanitaria; !cpf; cadastro de pessoas fisicas; !cnpj; !rg; bilhete de identidade; cartao de cidadao; numero de contribuinte; contribuinte; !niss; identidade;
+codice fiscale; cod fisc; carta d identita; tessera sanitaria; !cpf; cadastro de pessoas fisicas; !cnpj; !rg; bilhete de identidade; cartao de cidadao; numero de contribuinte; contribuinte; !niss; identidade;
 pesel; pesel nr; numer pesel; nr pesel; nip; numer nip; regon; dowod; dowodu; dowodu osobistego; dowod osobisty; dowodem osobistym; numer dowodu; nr dowodu; nr dowodu osobistego; seria i numer dowodu osobistego; serie i numer dowodu osobistego; serii i numeru dowodu osobistego; seria i numer; 
 bsn; burgerservicenummer; sofinummer; rijksregisternummer; insz; identiteitskaart; identiteitskaartnummer; onderwijsnummer; personnummer; samordningsnummer; fodselsnummer; fodselsnr; cpr; cpr nr; cpr nummer; cpr number; henkilotunnus; hetu; kennitala; isikukood; asmens kodas; rodne cislo; !rc; oib; jmbg; emso; egn; lnch; cnp; cod numeric personal; codul numeric personal; amka; afm; taj; tc kimlik; tc kimlik no; kimlik; kimlik no; kimlik numarasi; t c kimlik; tckn; rrn; resident registration number; !frn; my number; hukou; mykad; ktp; nik; umid; philhealth; philhealth no; sss number; sss no; !sss; cnic; nicop; emirates id; iqama; id nummer; sa id; sa id number; south african id; rsa id; id bewys; ppsn; ppsn number; pps number; pps; inn; snils; инн; снилс; егн; лнч; !ssns''',
 'passport': '''passport; passport number; passport no; passport num; passport nr; passport id; reisepass; reisepassnummer; reisepass nr; passnummer; pass nr; passeport; numero de passeport; n de passeport; pasaporte; numero de pasaporte; passaporto; numero di passaporto; numero passaporto; passaporte; numero do passaporte; paszport; paszportu; numer paszportu; nr paszportu; paspoort; paspoortnummer; pasnummer; visa number; travel document; passi; passin numero''',
@@ -40,10 +40,10 @@ fuhrerschein; fuhrerscheinnummer; fuhrerschein nr; fahrerlaubnis; permis de cond
 'medical': '''mrn; mrn number; medical record; medical record number; medical record no; patient id; patient no; patient number; patient identifier; patient file number; medical id; medical number; health record; health record number; health id; national health id; chart number; chart no; hospital number; hospital no; patientennummer; patienten id; patientenid; fallnummer; dossier medical; numero de dossier; identifiant patient; historia clinica; numero de historia clinica; cartella clinica; codice paziente; prontuario; numero karty pacjenta; id pacjenta; numer pacjenta; patientnummer; journalnummer; hicn; beneficiary id; !mr''',
 'device': '''imei; imei number; imei no; imsi; meid; iccid; device serial number; !udid; android id; idfa; handset id''',
 'address': '''address; home address; mailing address; postal address; street address; shipping address; billing address; delivery address; residential address; current address; permanent address; work address; addresses; location; residing at; resides at; residence; resident of; lives at; live at; lived at; living at; ship to; deliver to; delivered to; mail to; moved to; zip code; zip; zipcode; postal code; postcode; post code; postal; !plz; postleitzahl; adresse; anschrift; wohnhaft; wohnhaft in; wohnt in; wohnort; strasse; adresse postale; demeurant; domicilie; code postal; domicile; direccion; domicilio; codigo postal; vive en; indirizzo; residente in; residente a; !cap; residenza; endereco; morada; !cep; residente; adres; adres zamieszkania; zamieszkaly; zamieszkala; zamieszkalym; zamieszkalej; zam; adresem; adresami; kod pocztowy; adres korespondencyjny; woonachtig; adres; woont op; adress; postnummer; bostad; bosatt; osoite; ?street''',
-'no': '''order; order no; order number; order id; invoice; invoice number; invoice no; ref; reference; ref no; reference number; ticket; ticket number; tracking; tracking number; version; ver; release; isbn; issn; doi; ean; upc; gtin; sku; part number; part no; item; product; product code; article; serial; serial number; serial no; commit; sha; md5; hash; checksum; uuid; guid; build; revision; rev; rfc; iso; iec; din; ieee; port; pid; epoch; timestamp; created at; updated at; time; date; page; pages; vol; volume; chapter; section; figure; table; line; lines; row; size; bytes; length; offset; count; total; amount; price; cost; balance; population; model; batch; lot; case; case no; docket; court; bar no; npi; npi number; dea; dea number; employee id; employee number; customer id; user id; userid; session; session id; request; request id; transaction; transaction id; instance; instance id; id; key; bug; issue; pr; cve; patent; policy; claim; swift; bic; routing; routing number; aba; lei; isin; cusip; figi; vat; vat number; gstin; abn; acn; ein; siren; siret; uen; bsnr; lanr; hrb; handelsregister; ust id; umsatzsteuer; bestellnummer; rechnungsnummer; rechnung; auftrag; kundennummer; commande; facture; pedido; factura; numero de pedido; ordine; fattura; pedido; fatura; zamowienie; faktura; bestelling; factuur; seed; code; employees; users; license plate; plate; vin; registration; telegram; channel; post at''',
+'no': '''order; !fv; order no; order number; order id; invoice; invoice number; invoice no; ref; reference; ref no; reference number; ticket; ticket number; tracking; tracking number; version; ver; release; isbn; issn; doi; ean; upc; gtin; sku; part number; part no; item; product; product code; article; serial; serial number; serial no; commit; sha; md5; hash; checksum; uuid; guid; build; revision; rev; rfc; iso; iec; din; ieee; port; pid; epoch; timestamp; created at; updated at; time; date; page; pages; vol; volume; chapter; section; figure; table; line; lines; row; size; bytes; length; offset; count; total; amount; price; cost; balance; population; model; batch; lot; case; case no; docket; court; bar no; npi; npi number; dea; dea number; employee id; employee number; customer id; user id; userid; session; session id; request; request id; transaction; transaction id; instance; instance id; id; key; bug; issue; pr; cve; patent; policy; claim; swift; bic; routing; routing number; aba; lei; isin; cusip; figi; vat; vat number; gstin; abn; acn; ein; siren; siret; uen; bsnr; lanr; hrb; handelsregister; ust id; umsatzsteuer; bestellnummer; rechnungsnummer; rechnung; auftrag; kundennummer; commande; facture; pedido; factura; numero de pedido; ordine; fattura; pedido; fatura; zamowienie; faktura; bestelling; factuur; seed; code; employees; users; license plate; plate; vin; registration; telegram; channel; post at''',
 }
 
-# %% ../nbs/03b_pii_labels.ipynb #4719608d
+# %% ../nbs/03b_pii_labels.ipynb #55c17078
 class Label(NamedTuple):
     "A label in a text."
     start: int
@@ -75,7 +75,7 @@ def plain(
     "`text` without the accents of Latin letters."
     return text if text.isascii() else text.translate(_PLAIN)
 
-# %% ../nbs/03b_pii_labels.ipynb #6890dad7
+# %% ../nbs/03b_pii_labels.ipynb #192d84c2
 def _longest(spans: list[tuple[int, int]], words: list[str], i: int, text: str) -> tuple[int, tuple] | None:
     "(index of its last word, entry) of the longest phrase that starts at word `i`."
     node, best = _trie(), None
@@ -88,6 +88,7 @@ def _longest(spans: list[tuple[int, int]], words: list[str], i: int, text: str) 
 
 def _is_shout(text: str, start: int, end: int) -> bool:
     "Whether an ambiguous word is meant as a label: in capitals, or right before a sign."
+    if start and (text[start - 1].isalnum() or text[start - 1] in '_-+/='): return False      # inside a hash, a path, a name in code
     return text[start:end].isupper() or text[end:end + 3].lstrip('"\' ')[:1] in (':', '=')
 
 def find_labels(
@@ -107,12 +108,13 @@ def find_labels(
         last, (kind, weak, shout, name) = best
         start, end = spans[i][0], spans[last][1]
         if shout and not _is_shout(text, start, end): continue
+        if weak and start and (text[start - 1].isalnum() or text[start - 1] == '_'): continue             # ownerAccount
         if flat[end:end + 1] == 's' and not flat[end + 1:end + 2].isalpha(): end += 1
         out.append(Label(start, end, kind, weak, name))
         skip = last
     return out
 
-# %% ../nbs/03b_pii_labels.ipynb #822253a6
+# %% ../nbs/03b_pii_labels.ipynb #a1136cfb
 def label_before(
     labels: list[Label], # in order
     ends: list[int],     # their ends

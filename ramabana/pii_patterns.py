@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/pii_patterns.html.md"""
 # %% auto #0
 __all__ = ['Span', 'emails', 'cards', 'ibans', 'phones', 'national_ids', 'labelled', 'number_spans']
 
-# %% ../nbs/03d_pii_patterns.ipynb #923a76a9
+# %% ../nbs/03d_pii_patterns.ipynb #1dd90a15
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from .pii_checks import is_card, is_iban, is_phone, luhn, national_scheme
 from .pii_labels import Label, find_labels, label_before, plain
 
-# %% ../nbs/03d_pii_patterns.ipynb #536c5622
+# %% ../nbs/03d_pii_patterns.ipynb #30dae312
 class Span(NamedTuple):
     "A stretch of a view and what it is."
     start: int
@@ -24,7 +24,7 @@ class Span(NamedTuple):
     score: float  # how sure, 0 to 1
     why: str      # the rule and its evidence, never the value
 
-# %% ../nbs/03d_pii_patterns.ipynb #34c17404
+# %% ../nbs/03d_pii_patterns.ipynb #4890ceb8
 _DOMAIN = re.compile(r'(?:[^\W_][\w-]{0,62}\.){1,8}(?:[^\W\d_]{2,24}|xn--[\w-]{1,59})(?![\w])', re.I)
 _LOCAL = re.compile(r"[\w.+!#$%&'*/=?^`{|}~-]{1,64}$")
 _QUOTED = re.compile(r'"[^"\n@]{1,40}"$')
@@ -50,9 +50,10 @@ def emails(
                 yield Span(at - len(name), domain.end(), 'email', 0.98, 'address form')
         at = text.find('@', at + 1)
 
-# %% ../nbs/03d_pii_patterns.ipynb #59e81bde
+# %% ../nbs/03d_pii_patterns.ipynb #a09682f2
 _CARD = re.compile(r'(?<![\w+.,:/@#-])(?:\d{4}(?P<sep>[ \t\n-]{1,2})\d{4}(?P=sep)\d{4}(?P=sep)\d{1,7}|\d{4}[ \t\n-]\d{4}[ \t\n-]\d{4}[ \t\n-]\d{1,7}|\d{4}[ -]\d{6}[ -]\d{4,5}|\d{13,19})(?![\w@]|[-.:/]\d)')
 _IBAN = re.compile(r'(?<![\w/+=-])[A-Z]{2}[ ]?\d{2}(?:[ .-]?[A-Z0-9]){11,30}(?![\w])', re.I)
+_NRB = re.compile(r'(?<![\w.,/+=-])\d{2}(?:(?P<sep>[ -]?)\d{4})(?:(?P=sep)\d{4}){5}(?![\w]|[-.]\d)')   # a Polish account, written without its PL
 
 def _digits(text: str) -> str: return ''.join(filter(str.isdigit, text))
 
@@ -74,8 +75,10 @@ def ibans(
             if is_iban(words[:end].replace('.', '')):
                 yield Span(found.start(), found.start() + end, 'iban', 0.97, 'mod-97')
                 break
+    for found in _NRB.finditer(text):
+        if is_iban('PL' + found[0]): yield Span(*found.span(), 'iban', 0.9, 'mod-97 of a Polish account')
 
-# %% ../nbs/03d_pii_patterns.ipynb #f6a9dbc7
+# %% ../nbs/03d_pii_patterns.ipynb #57749cb0
 _PLUS = re.compile(r'(?<![\w+])(?:\+[ ]?\(?|00[ -]?(?=[1-9]))\d(?:[ ().\-/\t]{0,3}\d){6,15}(?![\d])')
 _NATIONAL = re.compile(r'(?<![\w.,/:=%$€£#+@*(-])(?:\(0?\d{1,5}\)[ -]{0,2}|\d{1,5}[ ./-]{1,2})\d{2,5}(?:[ ./-]{1,2}\d{2,5}){0,4}(?![\w@%]|[-.,:/]\d)')
 _DATE_LIKE = re.compile(r'(?:\d{1,2}[./ -]\d{1,2}[./ -](?:19|20)?\d\d|(?:19|20)\d\d[./ -]\d{1,2}[./ -]\d{1,2}|(?:19|20)\d\d[ ./-]{1,3}(?:19|20)\d\d)(?!\d)')
@@ -101,7 +104,7 @@ def phones(
         else: grouped = number[0] in '(0'
         if (grouped or whole) and is_phone(number, region): yield Span(*found.span(), 'phone', 0.85, 'grouping and numbering plan')
 
-# %% ../nbs/03d_pii_patterns.ipynb #1270d817
+# %% ../nbs/03d_pii_patterns.ipynb #7aecffbf
 _TIGHT = re.compile(r'(?<![\w.,/:=@&#+-])(?=[A-Za-z]{0,6}[-.]?\d)[A-Za-z0-9]{1,18}(?:[-./+][A-Za-z0-9]{1,9}){0,5}(?![\w@]|[-./:]\w)')
 _SPACED = re.compile(r'(?<![\w.,+-])\d{1,6}(?: \d{1,6}){1,7}(?![\w]|[-.,:/]\w| \d)')
 
@@ -119,7 +122,7 @@ def national_ids(
             scheme = national_scheme(found[0])
             if scheme: yield Span(*found.span(), 'national_id', 0.9, f'form and check digit of {scheme}')
 
-# %% ../nbs/03d_pii_patterns.ipynb #6dd52316
+# %% ../nbs/03d_pii_patterns.ipynb #36ec5543
 _MONTH = (r'jan\w{0,6}|feb\w{0,6}|mar\w{0,4}|mär\w{0,3}|apr\w{0,4}|ma[iyjg]\w{0,4}|ju[nl]\w{0,4}|giu\w{0,4}|lug\w{0,4}|aug\w{0,3}|ago\w{0,3}|ao[uû]t|sep\w{0,7}|set\w{0,6}|o[ckt]t\w{0,5}|out\w{0,4}|nov\w{0,6}|de[czs]\w{0,6}|dez\w{0,5}|dic\w{0,6}|déc\w{0,5}|fév\w{0,5}|gen\w{0,4}|ene\w{0,3}'
           r'|st[yu]\w{0,7}|lut\w{0,4}|kwie\w{0,5}|czerw\w{0,3}|lip\w{0,3}|sier\w{0,5}|wrz\w{0,6}|pa[zź]\w{0,9}|list\w{0,7}|gru\w{0,5}')
 _DAY = r'[0-3OlI]?[0-9OlI]'
@@ -131,16 +134,23 @@ _VALUES = {kind: re.compile(pattern, re.I if kind in ('dob',) else 0) for kind, 
     'phone': r'(?:\+[ ]?)?\(?\d(?:[ ().\-/\t]{0,3}\d){4,17}(?!\d)(?:[ ]?(?:x|ext\.?)[ ]?\d{1,5})?',
     'dob': _DATE,
     'card': r'\d(?:[ \t\n-]{0,2}\d){11,18}(?!\d)',
-    'iban': r'(?:[A-Za-z]{2}[ .-]?)?[0-9OlI]{2}(?:[ .-]?[A-Z0-9lo]){9,30}(?![\w])',
+    'iban': r'(?:[A-Za-z]{2}[ .-]?)?[0-9OlI][ .-]?[0-9OlI](?:[ .-]?[A-Z0-9lo]){9,30}(?![\w])',
     'account': _ID, 'national_id': _ID, 'passport': _ID, 'licence': _ID, 'medical': _ID, 'device': _ID}.items()}
 _LEAST = {'account': 3, 'national_id': 5, 'passport': 5, 'licence': 5, 'medical': 4, 'device': 10}   # digits that a value has at least
 _GAP_STOP = re.compile(r'[\]\d]|\n[^\n]*\n|[.!?] [A-Z]')
+_WEAK_GAP = re.compile(r"""[\s:#="'“(*+-]{0,6}(?:(?:is|no|nr|num|number|at|on|to|me|us|him|her|them|ist|est|es|e|jest|id|ref)\b[\s:.#="'(*+-]{0,5}){0,3}""", re.I)
+_DIGIT = re.compile(r'[\dX*]')
+_WORD_LEFT = re.compile(r'[\w+(#*-]{1,24}$')
+_IS_MY = re.compile(r' (?:is|es|ist|est|è|é|jest)(?: (?:my|your|his|her|their|the|our|mi|su|mein|meine|mon|ma|il mio|moj))?(?: (?:number|nummer|numero|número)(?: (?:of|de|di))?)? $', re.I)
+_PHONE_LINK = re.compile(r'[ -]$')
+_VALUE_LEFT = re.compile(r'(?<![\w.])[A-Za-z0-9+(][\w ().-]{4,22}$')
 _NEXT_LINE = re.compile(r'[^\w\n]{0,8}\n[^\w\n]{0,8}(?:[A-Z]:[ ])?$')
 
-# %% ../nbs/03d_pii_patterns.ipynb #ccf1f7ca
+# %% ../nbs/03d_pii_patterns.ipynb #3f53390c
 def _fits(kind: str, value: str, label: Label) -> bool:
     "Whether `value` can be of `kind` behind that label."
     digits = sum(c.isdigit() or c in '*' for c in value)
+    if kind == 'national_id' and re.fullmatch(r'[A-Za-z]{3,5}\d{4}[A-Za-z]', value): return True       # a PAN
     if kind == 'dob': return True
     if kind == 'phone':
         if _DATE_LIKE.fullmatch(value) or not 6 <= digits <= 15: return False
@@ -159,26 +169,41 @@ def labelled(
     for i, label in enumerate(labels):
         pattern = _VALUES.get(label.kind)
         if pattern is None: continue
-        stop = min(label.end + 90, labels[i + 1].start + 24 if i + 1 < len(labels) else len(text))
-        found = _value_in(text, label.end, stop, pattern, label, labels[i + 1] if i + 1 < len(labels) else None)
+        after = labels[i + 1] if i + 1 < len(labels) else None
+        found = _value_in(text, pattern, label, after) or _value_left(text, pattern, label)
         if found and _fits(label.kind, text[found[0]:found[1]], label): yield Span(*found, label.kind, 0.9, f'label {label.name!r}')
 
-def _value_in(text: str, start: int, stop: int, pattern: re.Pattern, label: Label, after: Label | None) -> tuple[int, int] | None:
-    "Where the value of `pattern` stands between `start` and `stop`, if it is the first thing there."
-    digit = re.compile(r'[\dX*]').search(text, start, stop)
+def _may_stand_between(gap: str, label: Label) -> bool:
+    "Whether `gap` can stand between a label and its value."
+    if len(gap) > 50 or _GAP_STOP.search(gap): return False
+    if label.weak: return '\n' not in gap and bool(_WEAK_GAP.fullmatch(gap))
+    if gap == '-' and label.kind != 'medical': return False          # PESEL-20463348319 is the name of a record
+    return '\n' not in gap or bool(_NEXT_LINE.fullmatch(gap))
+
+def _value_in(text: str, pattern: re.Pattern, label: Label, after: Label | None) -> tuple[int, int] | None:
+    "Where the value of `label` stands to its right, if it is the first thing with a digit there and not behind the label `after`."
+    start, stop = label.end, label.end + 90
+    digit = _DIGIT.search(text, start, stop)
     if digit is None: return None
-    word = re.compile(r'[\w+(#*-]{1,24}$').search(text[max(start, digit.start() - 24):digit.start()])
+    word = _WORD_LEFT.search(text[max(start, digit.start() - 24):digit.start()])
     begin = digit.start() - (len(word[0]) if word else 0)
     for at in dict.fromkeys((begin, digit.start())):
         while at > start and text[at - 1] in '+(': at -= 1
-        gap = text[start:at]
-        if len(gap) > 50 or (after and after.start < at and after.kind != label.kind) or _GAP_STOP.search(gap): continue
-        if '\n' in gap and not _NEXT_LINE.fullmatch(gap): continue
-        found = pattern.match(text, at, min(len(text), at + 60))
+        if after and after.start < at and after.kind != label.kind or not _may_stand_between(text[start:at], label): continue
+        found = pattern.match(text, at, at + 60)
         if found: return at, found.end()
     return None
 
-# %% ../nbs/03d_pii_patterns.ipynb #0d2aef4b
+def _value_left(text: str, pattern: re.Pattern, label: Label) -> tuple[int, int] | None:
+    "Where the value stands that `label` names from behind: *020594X903P is my hetu*, *97 111421 office*."
+    link = (_PHONE_LINK if label.kind == 'phone' else _IS_MY).search(text[max(0, label.start - 24):label.start])
+    if link is None: return None
+    end = label.start - len(link[0])
+    word = _VALUE_LEFT.search(text[max(0, end - 24):end])
+    found = word and pattern.fullmatch(text, end - len(word[0]), end)
+    return found.span() if found else None
+
+# %% ../nbs/03d_pii_patterns.ipynb #b4f7d328
 def number_spans(
     text: str,                 # a view
     region: str | None = None, # country of national numbers

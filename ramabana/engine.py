@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/engine.html.md"""
 __all__ = ['log', 'BUSY_WAIT', 'NETWORK', 'told', 'file_system', 'owner', 'refuse_unusable', 'set_journal', 'connect', 'migrate',
            'Connection', 'Engine', 'stems', 'backup']
 
-# %% ../nbs/10_engine.ipynb #7e9f99ed
+# %% ../nbs/10_engine.ipynb #95734be2
 import logging
 import os
 import random
@@ -24,7 +24,7 @@ from .schema import APPLICATION_ID, VERSION, steps
 
 log = logging.getLogger('ramabana.engine')
 
-# %% ../nbs/10_engine.ipynb #571daee4
+# %% ../nbs/10_engine.ipynb #38f3c029
 _WORDS = {'BusyError': 'is locked by another process for longer than {wait} s: see which one holds it, or try again',
     'LockedError': 'is locked by another process: try again',
     'FullError': 'cannot be written, the disk is full: make room and try again; nothing was changed',
@@ -49,7 +49,7 @@ def told(
         if words is None: raise VaultError(f'{path}: {type(e).__name__} in the database; `ramabana doctor` tells more') from e
         raise VaultError(f'{path} {words.format(wait=BUSY_WAIT)}') from e
 
-# %% ../nbs/10_engine.ipynb #c68ecfaf
+# %% ../nbs/10_engine.ipynb #07ff9779
 NETWORK = {'nfs', 'nfs4', 'cifs', 'smb', 'smb2', 'smb3', 'smbfs', 'afpfs', 'webdav', 'davfs', 'fuse.davfs', 'fuse.sshfs', 'fuse.rclone', 'ncpfs', 'afs', 'ceph',
     'glusterfs', 'fuse.glusterfs', 'lustre'}
 _MAGIC = b'SQLite format 3\x00'
@@ -68,7 +68,7 @@ def file_system(
         if full.startswith(place) and len(place) >= len(best[0]): best = (place, kind)
     return best[1]
 
-# %% ../nbs/10_engine.ipynb #00530a50
+# %% ../nbs/10_engine.ipynb #5f09753a
 def owner(
     path: Path, # of a file that may be a vault
 ) -> str:       # 'new', 'ours', 'unsure' (no owner named in the header), or 'not SQLite', 'foreign'
@@ -81,7 +81,7 @@ def owner(
     number = int.from_bytes(head[68:72])
     return 'ours' if number == APPLICATION_ID else 'foreign' if number else 'unsure'
 
-# %% ../nbs/10_engine.ipynb #124815dc
+# %% ../nbs/10_engine.ipynb #8213ce22
 def refuse_unusable(
     path: Path,    # of a vault to be opened
 ) -> None:
@@ -101,29 +101,30 @@ def refuse_unusable(
 def _ours_inside(path: Path) -> bool:
     "Whether a file that names no owner in its header is a vault in the making: empty, or with the owner still in its log."
     import apsw
-    for attempt in range(20):
+    until = time.monotonic() + BUSY_WAIT
+    while True:
         try:
             conn = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
             try: return conn.pragma('application_id') == APPLICATION_ID or not conn.execute('select count(*) from sqlite_master').fetchone()[0]
             finally: conn.close()
         except (apsw.NotADBError, apsw.CorruptError): return False
         except apsw.Error:               # another process is just creating, closing or checkpointing it
-            if attempt == 19: raise
+            if time.monotonic() > until: raise
             time.sleep(random.uniform(0.01, 0.1))
-    return False
 
-# %% ../nbs/10_engine.ipynb #29794539
+# %% ../nbs/10_engine.ipynb #2a3aae93
 def set_journal(
     conn: Any,  # an apsw connection
 ) -> str:       # 'wal', or 'delete' where write-ahead logging cannot be had, or 'memory'
     "Turn on write-ahead logging, or the safest other journal; says which. Raises what SQLite raises when neither works."
     import apsw
-    for attempt in range(20):
+    until = time.monotonic() + BUSY_WAIT
+    while True:
         try:
             mode = conn.pragma('journal_mode', 'wal')
             break
-        except apsw.BusyError:              # another process is opening the same new file
-            if attempt == 19: raise
+        except apsw.BusyError:              # others open the same new file; SQLite itself does not wait for this lock
+            if time.monotonic() > until: raise
             time.sleep(random.uniform(0.01, 0.1))
         except apsw.IOError:
             mode = ''
@@ -140,7 +141,7 @@ def set_journal(
     conn.pragma('synchronous', 2)
     return mode
 
-# %% ../nbs/10_engine.ipynb #103ffabc
+# %% ../nbs/10_engine.ipynb #5ccbb766
 def connect(
     path: str,                # ':memory:' or a file
     readonly: bool = False,   # open without the right to write
@@ -164,7 +165,7 @@ def connect(
         for name, value in (('foreign_keys', 1), ('cache_size', -32_000), ('temp_store', 2), ('wal_autocheckpoint', 2000)): conn.pragma(name, value)
     return conn, mode
 
-# %% ../nbs/10_engine.ipynb #54d26d8c
+# %% ../nbs/10_engine.ipynb #bde49cd4
 def migrate(
     conn: Any,  # an apsw connection
     path: str,  # for the message
@@ -187,7 +188,7 @@ def migrate(
         raise
     conn.execute('commit')
 
-# %% ../nbs/10_engine.ipynb #9fb83a4c
+# %% ../nbs/10_engine.ipynb #5f55cd6a
 class Connection:
     "One open vault file, statement by statement. Raises VaultError when it cannot be opened."
     def __init__(self,
@@ -235,7 +236,7 @@ class Connection:
         "Close the file; closing twice is harmless."
         with self.lock: self.conn.close()
 
-# %% ../nbs/10_engine.ipynb #5a8ca2ee
+# %% ../nbs/10_engine.ipynb #c0e77133
 class Engine(Connection):
     "One open vault file with transactions."
     _writing = False
@@ -279,7 +280,7 @@ class Engine(Connection):
             self._db = Database(self.conn)
         return self._db
 
-# %% ../nbs/10_engine.ipynb #4eef64e1
+# %% ../nbs/10_engine.ipynb #1d44254d
 def stems(
     engine: Engine,  # the open file
     words: str,      # any text
@@ -290,7 +291,7 @@ def stems(
         tokenizer = engine.conn.fts5_tokenizer('porter', ['unicode61', 'remove_diacritics', '2'])
         return tokenizer(words.encode('utf-8', 'replace'), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False)
 
-# %% ../nbs/10_engine.ipynb #9ad990b8
+# %% ../nbs/10_engine.ipynb #a6c195cc
 def backup(
     engine: Engine,           # the open file
     path: str | os.PathLike,  # where the copy goes

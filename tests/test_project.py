@@ -45,3 +45,20 @@ def test_notebooks_are_clean():
 def test_readme_is_the_index_notebook():
     done = run(sys.executable, 'tools/nb.py', 'readme', '--check', cwd=ROOT)
     assert done.returncode == 0, done.stdout
+
+def cpu_of(code):
+    "Least CPU seconds of three runs of `code`, without the start of Python, and the modules that it loaded."
+    best, names = 99.0, set()
+    for _ in range(3):
+        done = run(sys.executable, '-c', f'import sys, time\nat = time.process_time()\n{code}\nprint(time.process_time() - at, *sys.modules, file=sys.stderr)', cwd=ROOT)
+        spent, *loaded = done.stderr.split('\n')[-2].split()
+        best, names = min(best, float(spent)), set(loaded)
+    return best, names
+
+HEAVY = {'litesearch', 'model2vec', 'numpy', 'fastlite', 'apsw', 'rishi', 'pydantic_ai', 'git', 'tomlkit', 'rgapi', 'phonenumbers', 'stdnum', 'numkong'}
+
+@pytest.mark.parametrize('code, limit', [('import ramabana', 0.15), ('from ramabana.vault import VaultHost', 0.3), ('from ramabana.cli import run; run(["--help"])', 0.25)])
+def test_starting_is_light(code, limit):
+    spent, loaded = cpu_of(code)
+    assert not loaded & HEAVY
+    assert spent <= 2 * limit, f'{code}: {spent:.2f} CPU-s; the goal is {limit}, twice that allows for a busy machine'

@@ -261,10 +261,9 @@ def search(*query: str, limit: int = 5, kind: str = '', mode: str = 'hybrid', wh
     with open_vault(db) as vault:
         hits = vault.search(words, limit, kind or None, mode=mode)
         parts = [] if json else hit_parts(hits, searched(vault, words), why)
-    if hits.note: tell(hits.note)
+    if hits.note or not hits: tell('; '.join(filter(None, ('' if hits else 'nothing found', hits.note))))
     if json: print(as_json(hits))
-    elif hits: show(parts)
-    else: tell('nothing found')
+    else: show(parts)
     return 0 if hits else 1
 
 # %% ../nbs/52_cli.ipynb #71c0de0c

@@ -1,16 +1,45 @@
 """The real command in its own process."""
+import io
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+COMMAND = [sys.executable, '-m', 'ramabana.cli']
+
 def ramabana(*words, db=None, stdin=None, **env):
-    return subprocess.run([sys.executable, '-m', 'ramabana.cli', *words, *(['--db', str(db)] if db else [])], input=stdin, capture_output=True, text=True, env=os.environ | env, timeout=120)
+    return subprocess.run([*COMMAND, *words, *(['--db', str(db)] if db else [])], input=stdin, capture_output=True, text=True, env=os.environ | env, timeout=120)
 
 @pytest.fixture
 def db(tmp_path): return tmp_path/'vault.db'
+
+@pytest.fixture
+def here(db, monkeypatch, capsys):
+    "The command on the vault `db` within this process: quicker where the process itself is not what is tested."
+    from ramabana.cli import run
+    def call(*words, stdin=''):
+        monkeypatch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        status = run([*words, '--db', str(db)])
+        return subprocess.CompletedProcess(words, status, *capsys.readouterr())
+    return call
+
+@pytest.fixture
+def vault(db):
+    "An empty vault at `db`."
+    from ramabana import Vault
+    Vault(db).close()
+
+@pytest.fixture
+def docs(tmp_path):
+    "A folder of documents that say where the tram goes."
+    (tmp_path/'docs').mkdir()
+    for n in range(40): (tmp_path/'docs'/f'line {n}.md').write_text(f'# Line {n}\n\n## Stops\n' + f'The tram of line {n} stops at the river.\n' * 3, encoding='utf-8')
+    return tmp_path/'docs'
 
 def test_keep_find_read_forget(db, tmp_path):
     (tmp_path/'docs').mkdir()
@@ -28,21 +57,127 @@ def test_standard_input_and_the_default_vault(tmp_path):
     said = ramabana('add', '-', '--title', 'from a pipe', stdin='some words\n', RAMABANA_VAULT=str(tmp_path/'default.db'))
     assert said.returncode == 0 and str(tmp_path/'default.db') in said.stderr and 'from a pipe' in said.stdout
 
-@pytest.mark.parametrize('words, status', [(['search', 'nothing', '--mode', 'text'], 1), (['search'], 2), (['nonsense'], 2), (['read', 'nope#1'], 1), (['note', '  '], 2), (['add', '/no/such/file'], 1), (['--help'], 0)])
-def test_exit_status_and_no_traceback(db, words, status):
-    said = ramabana(*words, db=None if words == ['--help'] else db)
-    assert said.returncode == status, said.stderr
-    assert 'Traceback' not in said.stderr
+@pytest.mark.parametrize('words, status', [(['search', 'nothing', '--mode', 'text'], 1), (['search'], 2), (['nonsense'], 2), (['read', 'nope#1'], 1), (['note', '  '], 2), (['note'], 2),
+    (['add'], 2), (['add', '/no/such/file'], 1), (['add', '.', '--title', 'x'], 2), (['add', __file__, '--prune'], 2), (['search', 'x', '--limit', 'many'], 2), (['search', 'x', '--limit', '-1'], 2),
+    (['search', 'x', '--mode', 'magic'], 2), (['serch', 'x'], 2), (['search', '-x'], 2), (['search', '--', '-x'], 1), (['search', '""'], 1), (['forget', 'nope'], 1), (['tree'], 1),
+    (['backup', '/proc/copy.db'], 1), (['info'], 0), (['doctor'], 0), (['--help'], 0), (['search', '--help'], 0), (['--version'], 0)])
+def test_exit_status_and_one_line(db, words, status, vault, monkeypatch, capsys):
+    from ramabana.cli import run
+    monkeypatch.setenv('RAMABANA_VAULT', str(db))
+    assert run(words) == status
+    told = [line for line in capsys.readouterr().err.splitlines() if not line.startswith('vault: ')]
+    assert len(told) == (1 if status else 0), told
+
+@pytest.mark.parametrize('words, status', [(['search'], 2), (['search', 'nothing'], 1), (['--help'], 0)])
+def test_the_exit_status_reaches_the_shell(db, words, status, vault):
+    said = ramabana(*words, RAMABANA_VAULT=str(db))
+    assert said.returncode == status and 'Traceback' not in said.stderr
+
+def test_a_mistyped_path_makes_no_vault(tmp_path):
+    for words in (['search', 'x'], ['read', 'x'], ['tree'], ['forget', 'x'], ['info'], ['doctor'], ['backup', str(tmp_path/'copy.db')]):
+        said = ramabana(*words, db=tmp_path/'folder'/'typo.db')
+        assert said.returncode == 1 and 'typo.db' in said.stderr and not said.stdout
+    assert not list(tmp_path.iterdir())
 
 def test_another_programs_file_is_left_alone(tmp_path):
     (tmp_path/'x.db').write_bytes(b'not a vault' * 50)
     said = ramabana('note', 'text', db=tmp_path/'x.db')
     assert said.returncode == 1 and 'x.db' in said.stderr and (tmp_path/'x.db').read_bytes() == b'not a vault' * 50
 
-def test_doctor_and_backup(db, tmp_path):
-    ramabana('note', 'a note about rivers', db=db)
-    assert ramabana('doctor', db=db).stdout.strip() == 'all is well'
-    assert json.loads(ramabana('doctor', '--fix', '--json', db=db).stdout)['ok'] is True
-    assert ramabana('backup', str(tmp_path/'copy.db'), db=db).returncode == 0
-    assert ramabana('backup', str(tmp_path/'copy.db'), db=db).returncode == 1
+def test_doctor_and_backup(here, tmp_path):
+    here('note', 'a note about rivers')
+    assert here('doctor').stdout.strip() == 'all is well'
+    assert json.loads(here('doctor', '--fix', '--json').stdout)['ok'] is True
+    assert here('backup', str(tmp_path/'copy.db')).returncode == 0
+    assert here('backup', str(tmp_path/'copy.db')).returncode == 1
     assert 'rivers' in ramabana('search', 'river', db=tmp_path/'copy.db').stdout
+
+def test_what_a_folder_cannot_give_is_told(here, docs):
+    (docs/'empty.md').write_text('')
+    (docs/'gone.md').symlink_to(docs/'nowhere')
+    (docs/'日本語 ü.md').write_text('# 電車\n\n川に止まる。\n', encoding='utf-8')
+    try: (docs/os.fsdecode(b'odd\xff.md')).write_text('# Odd name\n\nStill read.\n')
+    except OSError: pass   # a file system whose names are text
+    said = here('add', str(docs))
+    assert said.returncode == 0 and '2 skipped' in said.stdout and 'empty.md' in said.stdout and 'gone.md' in said.stdout, said
+    assert '電車' in here('search', '電車', '--limit', '1').stdout
+    (docs/'line 0.md').unlink()
+    assert '--prune' in here('add', str(docs)).stdout
+    assert '1 forgotten' in here('add', str(docs), '--prune').stdout
+
+def test_several_files_and_one_that_is_not_there(here, docs):
+    said = here('add', str(docs/'line 1.md'), str(docs/'line 2.md'), str(docs/'no.md'))
+    assert said.returncode == 1 and '2 added' in said.stdout and 'no.md' in said.stdout + said.stderr
+    assert '2 unchanged' in here('add', str(docs/'line 1.md'), str(docs/'line 2.md')).stdout
+
+def test_a_title_source_and_kind_of_ones_own(here, docs):
+    assert 'Tramway' in here('add', str(docs/'line 1.md'), '--title', 'Tramway').stdout
+    assert str(docs/'line 1.md') in here('tree', 'tramway').stdout
+    assert 'timetable' in here('add', str(docs/'line 2.md'), '--source', 'timetable', '--json').stdout
+    assert here('add', '-', '--source', 'mail:1', '--kind', 'markdown', stdin='# Post\n\n## Stamps\nBlue.\n').returncode == 0
+    assert json.loads(here('search', 'stamps', '--json', '--limit', '1').stdout)[0]['breadcrumb'] == 'Post › Stamps'
+
+def test_search_shows_where_the_words_are(here):
+    here('add', '-', '--title', 'long', stdin='Nothing here.\n' * 3 + 'The ferries cross at noon.\n' + 'Nothing there.\n' * 3)
+    shown = here('search', 'when does the FERRY cross', '--mode', 'text', '--limit', '1').stdout
+    assert '| The ferries cross at noon.' in shown and re.search(r'[0-9a-f]{12}#0 .* ago', shown)
+    assert 'rank 1' in here('search', 'ferry', '--why').stdout
+
+def test_read_names_the_neighbours(here, docs):
+    here('add', str(docs/'line 1.md'))
+    node = json.loads(here('search', 'stops', '--json', '--limit', '1').stdout)[0]['node_id']
+    assert f'parent: {node.split("#")[0]}#0' in here('read', node).stdout
+
+def test_json_alone_is_on_standard_output(here, docs):
+    for words in (['add', str(docs)], ['note', 'x'], ['search', 'tram'], ['tree'], ['info'], ['doctor', '--fix'], ['forget', 'x']):
+        json.loads(here(*words, '--json').stdout)
+
+def test_a_reader_that_leaves_early(db, docs):
+    ramabana('add', str(docs), db=db)
+    for words in ('tree', 'search tram --limit 40 --json'):
+        job = subprocess.Popen([*COMMAND, *words.split(), '--db', str(db)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        job.stdout.close()
+        assert (job.stderr.read(), job.wait(60)) == (b'', 0)
+        job.stderr.close()
+
+def test_ctrl_c_ends_quietly(db):
+    job = subprocess.Popen([*COMMAND, 'add', '-', '--db', str(db)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while not db.exists() and time.monotonic() < until: time.sleep(0.05)   # it waits for its standard input now
+    job.send_signal(signal.SIGINT)
+    assert (*job.communicate(timeout=60), job.returncode) == (b'', b'', 130)
+
+def test_two_at_once(db, docs):
+    jobs = [subprocess.Popen([*COMMAND, *words, '--db', str(db)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for words in (['add', str(docs)], ['add', str(docs)], ['note', 'at the same time'])]
+    for job in jobs: assert (job.communicate(timeout=120)[1], job.returncode) == ('', 0)
+    assert json.loads(ramabana('info', '--json', db=db).stdout)['docs'] == 41
+    assert ramabana('doctor', db=db).returncode == 0
+
+def on_terminal(*words, **env):
+    "What the command writes when its standard output is a terminal."
+    pty = pytest.importorskip('pty')
+    ours, theirs = pty.openpty()
+    job = subprocess.Popen([*COMMAND, *words], stdout=theirs, stderr=theirs, env=os.environ | {'TERM': 'xterm'} | env)
+    os.close(theirs)
+    said = b''
+    try:
+        while piece := os.read(ours, 65536): said += piece
+    except OSError: pass   # Linux's way to say that the other end is closed
+    os.close(ours)
+    assert job.wait(60) == 0, said
+    return said.decode()
+
+def test_a_terminal_has_colour_a_pipe_has_not(db):
+    ramabana('add', '-', '--title', 'odd', db=db, stdin='otters \x1b]0;gotcha\x07\n')
+    assert '\x1b' in ramabana('search', 'otters', db=db).stdout.replace('\x1b[', ''), 'a pipe gets the text as it is'
+    shown = on_terminal('search', 'otters', '--db', str(db))
+    assert '\x1b[' in shown and '\x1b]' not in shown
+    assert '\x1b' not in on_terminal('search', 'otters', '--db', str(db), NO_COLOR='1')
+
+def test_a_terminal_has_a_progress_bar(db, docs):
+    assert '100' in on_terminal('add', str(docs), '--db', str(db))
+    assert '%' not in ramabana('add', str(docs), db=db).stderr
+
+def test_shell_completion_is_installed(tmp_path):
+    said = ramabana('--install-completion', HOME=str(tmp_path), SHELL='/bin/bash')
+    assert said.returncode == 0 and [p for p in tmp_path.rglob('*') if p.is_file()], said

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Installs ramabana into .venv, fills a vault from the project's own documentation, and searches it.
+# Installs ramabana into .venv, fills a vault from the project's own documentation, and searches it. Takes questions of your own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tools/python.sh
 venv
-"$PY" -m pip install -q --disable-pip-version-check -e .
+"$PY" -m pip install -q --disable-pip-version-check -e . </dev/null
 db=.demo/vault.db
 mkdir -p .demo
 .venv/bin/ramabana add nbs README.md CONTRIBUTING.md CHANGELOG.md --db "$db"
 for question in "${@:-what happens when a process is killed while it writes}"; do
     printf '\n> %s\n\n' "$question"
-    .venv/bin/ramabana search "$question" --limit 3 --why --db "$db"
+    .venv/bin/ramabana search --limit 3 --why --db "$db" -- "$question" || (($? == 1))   # 1: nothing found, which was said
 done
-printf '\nthe vault is %s: try `.venv/bin/ramabana search "..." --db %s`\n' "$db" "$db"
+printf '\nThe vault is %s. Ask it more: .venv/bin/ramabana search "..." --db %s\n' "$db" "$db"

@@ -1,4 +1,5 @@
-# Sourced by the other scripts. `find_python` sets PY to a Python that will do, or says what is missing; `venv` makes .venv with it and sets PY to the one inside.
+# Sourced by the other scripts. `find_python` sets PY to a Python that will do ($PYTHON, when that is set and does), or says what is missing; `venv` makes .venv with it and
+# sets PY to the one inside.
 
 will_do() {   # it runs (a pyenv shim may be there and fail), is new enough, and can make a virtual environment
     "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' </dev/null >/dev/null 2>&1
@@ -6,7 +7,7 @@ will_do() {   # it runs (a pyenv shim may be there and fail), is new enough, and
 
 find_python() {
     local candidate
-    for candidate in ${VIRTUAL_ENV:+"$VIRTUAL_ENV/bin/python"} python3.13 python3.12 python3 python "${HOME:-}"/.pyenv/versions/3.1[2-9]*/bin/python; do
+    for candidate in ${PYTHON:+"$PYTHON"} ${VIRTUAL_ENV:+"$VIRTUAL_ENV/bin/python"} python3.13 python3.12 python3 python "${HOME:-}"/.pyenv/versions/3.1[2-9]*/bin/python; do
         if will_do "$candidate"; then PY=$candidate; return; fi
     done
     if candidate=$(uv python find '>=3.12' 2>/dev/null) && will_do "$candidate"; then PY=$candidate; return; fi

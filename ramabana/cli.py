@@ -111,7 +111,7 @@ def hit_parts(
         if hit.pages: parts.append((f', page {hit.pages}', 'dim'))
         if hit.stale: parts.append((', STALE', 'bold red'))
         legs = {leg: place for leg, place in (hit.why or {}).items() if isinstance(place, dict) and 'rank' in place}
-        if why: parts.append(('\n   ' + ', '.join(f'{leg}: rank {place["rank"]}, score {place["score"]:.2g}' for leg, place in legs.items()), 'dim'))
+        if why: parts.append(('\n   ' + '; '.join(f'{leg}: rank {place["rank"]}, score {place["score"]:.2g}' for leg, place in legs.items()), 'dim'))
         for line in excerpt(hit.text, found): parts += [('\n   | ', 'dim'), *marked(line, found)]
     return parts
 

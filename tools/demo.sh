@@ -8,7 +8,8 @@ venv
 db=.demo/vault.db
 mkdir -p .demo
 .venv/bin/ramabana add nbs README.md CONTRIBUTING.md CHANGELOG.md --db "$db"
-for question in "${@:-what happens when a process is killed while it writes}"; do
+(($#)) || set -- 'what is done when the disk is full' 'how are two ranked lists combined'
+for question; do
     printf '\n> %s\n\n' "$question"
     .venv/bin/ramabana search --limit 3 --why --db "$db" -- "$question" || (($? == 1))   # 1: nothing found, which was said
 done

@@ -125,8 +125,9 @@ def tree_parts(documents: list[dict]) -> Parts:
 
 # %% ../nbs/52_cli.ipynb #ad6e5516
 def open_vault(
-    db: str = '',       # a file; '' for the default vault
-    make: bool = False, # make the file when it is not there
+    db: str = '',         # a file; '' for the default vault
+    make: bool = False,   # make the file when it is not there
+    change: bool = False, # the command writes, so a file that may not be written is an error
 ) -> 'Vault':
     "The vault of a command. Raises VaultError when it cannot be opened."
     from ramabana.config import default_vault
@@ -136,7 +137,7 @@ def open_vault(
     file = Path(place).expanduser()
     if make or str(place) == ':memory:': return Vault(db or None)
     if not file.exists(): raise VaultError(f'no vault at {file}: `ramabana add FOLDER` or `ramabana note TEXT` makes one')
-    return Vault(db or None, readonly=not os.access(file, os.W_OK))
+    return Vault(db or None, readonly=not change and not os.access(file, os.W_OK))
 
 # %% ../nbs/52_cli.ipynb #71c0de09
 STDIN = '\x00-'
@@ -239,7 +240,7 @@ def forget(ref: str, *, db: str = '', json: bool = False) -> int:
     :param db: the vault's file
     :param json: print JSON
     """
-    with open_vault(db) as vault: done = vault.forget(ref)
+    with open_vault(db, change=True) as vault: done = vault.forget(ref)
     if json: print(as_json(dict(forgotten=done, ref=ref)))
     elif done: show([(f'forgotten: {ref}', '')])
     else: tell(f'no document {ref!r}: `ramabana tree` lists what there is')
@@ -317,7 +318,7 @@ def doctor(*, fix: bool = False, db: str = '', json: bool = False) -> int:
     :param db: the vault's file
     :param json: print JSON
     """
-    with open_vault(db) as vault:
+    with open_vault(db, change=fix) as vault:
         fixed = {name: vault.shelf(name).rebuild() for name in vault.shelves()} if fix else {}
         told = vault.check()
     for name, done in fixed.items(): tell(f"{name}: {done['docs']} documents, {done['chunks']} chunks made anew, {done['pending']} wait for an encoder")

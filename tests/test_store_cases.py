@@ -59,10 +59,10 @@ def test_no_query_raises(vault, q, mode):
 def test_writers_and_readers_wait_for_each_other(tmp_path, report):
     given, errors = report['input'], []
     def run(call):
-        with Vault(tmp_path/'v.db') as v:
-            for i in range(given['writes_each']):
-                try: call(v, i)
-                except Exception as e: errors.append(e)
+        try:
+            with Vault(tmp_path/'v.db') as v:
+                for i in range(given['writes_each']): call(v, i)
+        except Exception as e: errors.append(e)
     writers = [threading.Thread(target=run, args=(lambda v, i, w=w: v.note(f'writer {w} wrote {i}'),)) for w in range(given['writers'])]
     readers = [threading.Thread(target=run, args=(lambda v, i: v.search('wrote'),)) for _ in range(given['readers'])]
     for t in writers + readers: t.start()

@@ -85,3 +85,23 @@ def test_same_folder_of_documents_from_two_processes(tmp_path):
     code = INGEST.replace("f'{me}-{i}-{n}'", "f'same-{i}-{n}'")
     assert failures([start(code, tmp_path/'v.db', me, 30) for me in range(2)]) == []
     with Vault(tmp_path/'v.db') as vault: assert (vault.stats()['docs'], vault.stats()['pending'], vault.check()['ok']) == (150, 0, True)
+
+@pytest.mark.parametrize('library', ['fastlite', 'apswutils'])
+def test_opening_waits_for_a_writer_whatever_else_is_imported(tmp_path, library):
+    "Importing these makes apsw run statements on each new connection, before it is told to wait."
+    Vault(tmp_path/'v.db').close()
+    hold = f"""
+import apsw, time
+c = apsw.Connection({str(tmp_path/'v.db')!r})
+c.execute("begin immediate")
+c.execute("insert into meta values('x', 1)")
+print('held', flush=True)
+time.sleep(1)
+c.execute('commit')
+"""
+    holder = subprocess.Popen([sys.executable, '-c', hold], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == 'held\n'
+    done = subprocess.run([sys.executable, '-c', f"import sys, {library}\nfrom ramabana.memory import Vault\nVault(sys.argv[1]).note('kept')", str(tmp_path/'v.db')], capture_output=True, text=True)
+    holder.communicate()
+    assert done.returncode == 0, done.stderr
+    with Vault(tmp_path/'v.db') as vault: assert vault.search('kept')

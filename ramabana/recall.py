@@ -127,13 +127,18 @@ def vector_leg(
     k: int = LEG,            # chunks at most
     within: str = '',        # subquery from allowed_chunks
     values: Sequence = (),   # its values
-) -> dict[int, float]:       # chunk id -> cosine, best first
+    also: Sequence[int] = (), # chunks whose cosine is wanted, however far they are
+) -> tuple[dict[int, float], dict[int, float]]: # chunk id -> cosine, best first; those of `also` that are not among them
     "The chunks that mean what `q` does. Raises VaultError with the reason when this leg cannot run."
     encoder = store.matching_encoder()
     if encoder is None: raise VaultError(store.encoder_note)
     import numpy as np
+    from ramabana.vectors import floats
     allowed = np.array([i for i, in store.engine.rows(within, values)], np.int64) if within else None
-    return dict(store.vectors.top(encoder.query(q), k, allowed))
+    asked = encoder.query(q)
+    found = dict(store.vectors.top(asked, k, allowed))
+    rows = store.engine.rows(f'select id, v from {store.vecs} where id in (select value from json_each(?))', (str([i for i in also if i not in found]),)) if found else []
+    return found, dict(zip((i for i, _ in rows), (floats(rows) @ asked).tolist())) if rows else {}
 
 # %% ../nbs/12_recall.ipynb #9157bac5
 MODES = ('hybrid', 'text', 'vector')
@@ -154,17 +159,19 @@ def rank_chunks(
     "The chunks that answer `q`. Raises VaultError only when no leg could run."
     if mode not in MODES: raise ValueError(f'mode must be one of {", ".join(MODES)}, got {mode!r}')
     within, values = allowed_chunks(store, kind, since, until)
-    query, legs, notes = parse_query(q), dict(text={}, vector={}), []
+    query, legs, notes, also = parse_query(q), dict(text={}, vector={}), [], {}
     if not query.terms and not query.phrases: return [], query.note or 'the query has no words'
     asked = ('text', 'vector') if mode == 'hybrid' else (mode,)
     for leg in asked:
-        try: legs[leg] = text_leg(store, query, k, within, values) if leg == 'text' else vector_leg(store, q, k, within, values)
+        try:
+            if leg == 'text': legs[leg] = text_leg(store, query, k, within, values)
+            else: legs[leg], also = vector_leg(store, q, k, within, values, also=list(legs['text']))
         except VaultError as e:
             log.warning('%s search did not run: %s', leg, e)
             notes.append(f'{leg} search did not run: {e}')
     if len(notes) == len(asked): raise VaultError('; '.join(notes))
     kind_of_encoder = getattr(store.matching_encoder(), 'kind', '') if legs['vector'] else ''
-    return fuse(legs['text'], legs['vector'], weights_for(q, kind_of_encoder)), '; '.join(notes)
+    return fuse(legs['text'], legs['vector'], weights_for(q, kind_of_encoder), also), '; '.join(notes)
 
 # %% ../nbs/12_recall.ipynb #039555c8
 def search(

@@ -70,16 +70,20 @@ def min_max(
 
 # %% ../nbs/06_fuse.ipynb #fcc0ea8f
 def lift(
-    ranked: list[Hashable],       # best first
-    firsts: Sequence[Hashable],   # items of `ranked`, the more important one first
-    places: int = LEADING,        # they reach at least this place
-) -> list[Hashable]:
-    "`ranked` with each of `firsts` among its first `places`."
+    scores: Mapping[Hashable, float],   # of a merged list
+    firsts: Sequence[Hashable],         # the first of each list, the more important one first
+    places: int = LEADING,              # they reach at least this place
+) -> dict[Hashable, float]:             # best first; what was lifted has the score of the one it stands before
+    "`scores` in order, with each of `firsts` among the first `places`."
+    ranked = sorted(scores, key=lambda name: -scores[name])
     top = ranked[:places]
-    low = [item for item in dict.fromkeys(firsts) if item not in top][:places]
-    stay = sorted(top, key=lambda item: item not in firsts)[:places - len(low)]   # what is first in a list stays before what is not
-    lead = [item for item in top if item in stay] + low
-    return lead + [item for item in ranked if item not in lead]
+    low = [name for name in dict.fromkeys(firsts) if name not in top][:places]
+    stay = sorted(top, key=lambda name: name not in firsts)[:places - len(low)]   # what is first in a list stays before what is not
+    lead = [name for name in top if name in stay] + low
+    lifted = {name: scores[name] for name in lead + [name for name in ranked if name not in lead]}
+    order = list(lifted)
+    for name, after in reversed(list(zip(order, order[1:places + 1]))): lifted[name] = max(lifted[name], lifted[after])
+    return lifted
 
 # %% ../nbs/06_fuse.ipynb #1f0ab9db
 def fuse(
@@ -94,8 +98,5 @@ def fuse(
     ranks = {leg: {name: rank for rank, name in enumerate(sorted(scores, key=lambda n: -scores[n]), start=1)} for leg, scores in raw.items()}
     share = dict(zip(raw, weights))
     score = {name: sum(share[leg] * scores.get(name, 0.0) for leg, scores in scaled.items()) for name in dict.fromkeys([*text, *vector])}
-    order = sorted(score, key=lambda name: -score[name])
-    firsts = [next(iter(ranks[leg])) for leg in raw if raw[leg] and share[leg] > 0.1 and (leg == 'text' or len(order) <= TINY)]
-    order = lift(order, firsts)
-    for name, after in reversed(list(zip(order, order[1:LEADING + 1]))): score[name] = max(score[name], score[after])   # scores keep falling
-    return [Fused(name, score[name], {leg: dict(rank=ranks[leg][name], score=raw[leg][name]) for leg in raw if name in raw[leg]}) for name in order]
+    firsts = [next(iter(ranks[leg])) for leg in raw if raw[leg] and share[leg] > 0.05 and (leg == 'text' or len(score) <= TINY)]
+    return [Fused(name, total, {leg: dict(rank=ranks[leg][name], score=raw[leg][name]) for leg in raw if name in raw[leg]}) for name, total in lift(score, firsts).items()]

@@ -86,9 +86,9 @@ def steps(
     common: dict[str, int],    # from frequencies
     total: int,                # chunks of the shelf
     wanted: int = LEG,         # chunks that a rare word must stand in at least
-) -> list[str]:                # FTS5 expressions; their results are merged, the best score of a chunk counts
+) -> tuple[list[str], list[str]]: # FTS5 expressions whose results are merged, the best score of a chunk counts; those to ask when that is too little
     "The question as expressions that score few chunks; one with all words when they are rare or there are phrases."
-    if query.phrases or min(total, sum(common.values())) <= SMALL: return [query.match]
+    if query.phrases or min(total, sum(common.values())) <= SMALL: return [query.match], []
     terms = sorted((t for t in query.terms if common[t]), key=lambda t: common[t])
     terms = [t for i, t in enumerate(terms) if i < 2 or common[t] <= total * COMMON]
     rare, held = [], 0
@@ -96,9 +96,9 @@ def steps(
         if held >= wanted and held + common[term] > FEW: break
         rare.append(term)
         held += common[term]
-    if not (others := terms[len(rare):]): return [' OR '.join(rare)]
+    if not (others := terms[len(rare):]): return [' OR '.join(rare)], [query.match]
     alone = rare if held <= FEW else rare[:-1]      # the last one may be common: then only with another
-    return [f'({" OR ".join(rare)}) AND ({" OR ".join(others)})'] + ([' OR '.join(alone)] if alone else [])
+    return [f'({" OR ".join(rare)}) AND ({" OR ".join(others)})'] + ([' OR '.join(alone)] if alone else []), [' OR '.join(terms), query.match]
 
 def text_leg(
     store: Store,            # which shelf
@@ -113,10 +113,12 @@ def text_leg(
     def ask(expression: str) -> list[tuple[int, float]]:
         return store.engine.rows(f'select rowid, -rank from {store.fts} where {store.fts} match ?{only} order by rank limit ?', (expression, *values, k))
     found: dict[int, float] = {}
-    plan = steps(query, frequencies(store, query.terms), store.known_at)
-    for expression in plan:
+    first, more = steps(query, frequencies(store, query.terms), store.known_at)
+    for expression in first:
         for i, score in ask(expression): found[i] = max(score, found.get(i, score))
-    if len(found) < k and plan != [query.match]: found = dict(ask(query.match))
+    for expression in dict.fromkeys(more):
+        if len(found) >= k: break
+        for i, score in ask(expression): found[i] = max(score, found.get(i, score))
     if not found and query.loose != query.match: found = dict(ask(query.loose))
     return dict(sorted(found.items(), key=lambda pair: -pair[1])[:k])
 

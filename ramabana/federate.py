@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from .core import Hit, Record, agent_err, clean_text
-from .fuse import rrf
+from .fuse import LEADING, lift, rrf
 
 # %% ../nbs/17_federate.ipynb #081c9405
 log_ = logging.getLogger('ramabana.federate')
@@ -96,7 +96,7 @@ WEIGHTS = dict(name=dict(grep=1.5, repo=2.0), phrase=dict(grep=1.5), sentence=di
 
 # %% ../nbs/17_federate.ipynb #e4a10a75
 def _fused(answers: dict[str, list[Hit]], weights: dict[str, float], limit: int) -> list[FederatedHit]:
-    "The hits of all legs in one list by weighted reciprocal rank."
+    "The hits of all legs in one list by weighted reciprocal rank; the first of each leg is near the top, whatever the weights."
     at: dict[tuple, dict[str, Hit]] = {}
     ranks: dict[tuple, dict[str, int]] = {}
     for name, hits in answers.items():
@@ -104,8 +104,10 @@ def _fused(answers: dict[str, list[Hit]], weights: dict[str, float], limit: int)
             if name in ranks.setdefault(place(hit), {}): continue
             ranks[place(hit)][name] = rank
             at.setdefault(place(hit), {})[name] = hit
-    best = rrf(list(answers.values()), weights=[weights.get(name, 1.0) for name in answers], limit=limit, key=place)
-    return [_merged(at[place(hit)], ranks[place(hit)], score) for hit, score in best]
+    best = rrf(list(answers.values()), weights=[weights.get(name, 1.0) for name in answers], limit=len(at), key=place)
+    firsts = [place(hits[0]) for name, hits in answers.items() if hits and weights.get(name, 1.0) > 0]
+    order = lift({place(hit): score for hit, score in best}, firsts, max(LEADING, len(firsts) + 1))
+    return [_merged(at[name], ranks[name], score) for name, score in list(order.items())[:limit]]
 
 # %% ../nbs/17_federate.ipynb #ef6e20d2
 def _answer(name: str, answer: Any, limit: int) -> tuple[list[Hit], int | str, str]:

@@ -41,7 +41,7 @@ create table marks(doc integer not null references docs(id) on delete cascade, n
 '''
 
 # %% ../nbs/09_schema.ipynb #6a6cea93
-FTS_WEIGHTS = (2.0, 1.0)   # bm25 weight of the heading column and of the body
+FTS_WEIGHTS = (4.0, 1.0)   # bm25 weight of the heading column and of the body
 
 def quote(
     name: str,   # a table or column name

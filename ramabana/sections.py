@@ -76,7 +76,7 @@ def rst_headings(
 
 # %% ../nbs/04_sections.ipynb #8adcd180
 MAX_SECTION = 4000   # characters of one section; longer ones are cut into parts
-MAX_CHUNK = 500      # characters of one chunk
+MAX_CHUNK = 1200     # characters of one chunk
 
 @dataclass(frozen=True)
 class Node:

@@ -108,7 +108,7 @@ def by_litesearch(store: Store, q: str) -> list[str]:
 
 def by_rank(store: Store, q: str) -> list[str]:
     "The two legs merged by reciprocal rank with equal weights."
-    return documents(store, [c for c, _ in rrf([list(text_leg(store, parse_query(q))), list(vector_leg(store, q))])])
+    return documents(store, [c for c, _ in rrf([list(text_leg(store, parse_query(q))), list(vector_leg(store, q)[0])])])
 
 SHIPPED = {'BM25, our query builder': by_search('text'), 'BM25, query as litesearch builds it': by_litesearch, 'shipped encoder alone': by_search('vector'),
     'both by equal RRF, k=60': by_rank, 'ours, the default': by_search('hybrid')}

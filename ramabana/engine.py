@@ -105,7 +105,10 @@ def _ours_inside(path: Path) -> bool:
     while True:
         try:
             conn = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-            try: return conn.pragma('application_id') == APPLICATION_ID or not conn.execute('select count(*) from sqlite_master').fetchone()[0]
+            try:
+                with conn:               # one state of the file for both questions: it may be made into a vault between them
+                    tables = conn.execute('select count(*) from sqlite_master').fetchone()[0]
+                    return not tables or conn.pragma('application_id') == APPLICATION_ID
             finally: conn.close()
         except (apsw.NotADBError, apsw.CorruptError): return False
         except apsw.Error:               # another process is just creating, closing or checkpointing it
@@ -141,7 +144,7 @@ def set_journal(
     conn.pragma('synchronous', 2)
     return mode
 
-# %% ../nbs/10_engine.ipynb #9abffef5
+# %% ../nbs/10_engine.ipynb #45789334
 def open_waiting(
     path: str,  # a file
 ) -> Any:       # an apsw connection

@@ -7,7 +7,8 @@ import sys
 import time
 
 import pytest
-from ramabana.engine import Engine
+from ramabana import engine as engine_module
+from ramabana.engine import Engine, connect, migrate
 from ramabana.memory import Vault
 from ramabana.store import Store
 
@@ -105,3 +106,25 @@ c.execute('commit')
     holder.communicate()
     assert done.returncode == 0, done.stderr
     with Vault(tmp_path/'v.db') as vault: assert vault.search('kept')
+
+def test_a_vault_that_is_made_while_it_is_looked_at_is_ours(tmp_path, monkeypatch):
+    "Between two questions to a new file, another process may create its tables; both answers must be of one state."
+    import apsw
+    path = str(tmp_path/'v.db')
+    maker, _ = connect(path)
+    class Interrupted(apsw.Connection):
+        "Lets the maker finish after the first answer."
+        def execute(self, sql, *args):
+            answer = super().execute(sql, *args).fetchall()
+            if maker.pragma('user_version') == 0 and not sql.lower().startswith(('begin', 'savepoint')): migrate(maker, path)
+            class Rows:
+                def fetchone(self): return answer[0] if answer else None
+                def fetchall(self): return answer
+            return Rows()
+        def pragma(self, name, *args):
+            answer = super().pragma(name, *args)
+            if name == 'application_id' and maker.pragma('user_version') == 0: migrate(maker, path)
+            return answer
+    monkeypatch.setattr(apsw, 'Connection', Interrupted)
+    assert engine_module._ours_inside(tmp_path/'v.db')
+    maker.close()

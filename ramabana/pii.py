@@ -155,9 +155,14 @@ def _found(fields: dict, names: bool) -> dict[str, list[Finding]]:
             if begin < end: out.setdefault(name, []).append(f._replace(start=begin - start, end=end - start))
     return out
 
+def _is_handle(name: str, value: Any) -> bool:
+    "Whether a field only names or counts things. A list of records is none, whatever it is called: `children` may be ids or a tree with titles."
+    if name == 'pii': return True     # what an earlier gate counted
+    return name in _HANDLES and not (isinstance(value, dict) or isinstance(value, list | tuple) and any(isinstance(v, dict | list | tuple) for v in value))
+
 def _inner(fields: dict) -> dict:
     "The fields that hold more records or values."
-    return {name: value for name, value in fields.items() if isinstance(value, dict | list | tuple) and name not in _HANDLES}
+    return {name: value for name, value in fields.items() if isinstance(value, dict | list | tuple) and not _is_handle(name, value)}
 
 def _rebuilt(record: Any, new: dict) -> Any:
     "`record` with the fields of `new`; `pii` only where a record has room for it."
@@ -177,7 +182,7 @@ def _counts(value: Any, names: bool) -> Counter:
 def _blank(value: Any, line: str) -> Any:
     "`value` with every text in it replaced by `line`, ids kept."
     if isinstance(value, str): return line if value else value
-    if isinstance(value, dict): return {k: v if k in _HANDLES else _blank(v, line) for k, v in value.items()}
+    if isinstance(value, dict): return {k: v if _is_handle(k, v) else _blank(v, line) for k, v in value.items()}
     if isinstance(value, list | tuple): return type(value)(_blank(v, line) for v in value)
     return value
 

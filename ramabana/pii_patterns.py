@@ -30,6 +30,14 @@ _LOCAL = re.compile(r"[\w.+!#$%&'*/=?^`{|}~-]{1,64}$")
 _QUOTED = re.compile(r'"[^"\n@]{1,40}"$')
 _ROBOTS = re.compile(r'(?:no|do.?not|not)[-_.]?repl(?:y|ies)\b|^(?:git|hg|svn|mailer-daemon)$', re.I)
 _FILES = frozenset('png jpg jpeg gif svg webp css js ts json html md py rb lock txt map so dll exe zip gz tar'.split())
+_BUILDS = frozenset('min esm umd cjs mjs bundle prod module slim d'.split())   # what stands before the ending of a built file
+
+def _without_endings(domain: str) -> str:
+    "`domain` without the endings of a file name; '' when no domain is left, as in `logo@2x.png`."
+    labels = domain.split('.')
+    while labels and labels[-1].lower() in _FILES: labels.pop()
+    if len(labels) == len(domain.split('.')): return domain
+    return '.'.join(labels) if len(labels) > 1 and labels[-1].isalpha() and len(labels[-1]) > 1 and labels[-1].lower() not in _BUILDS else ''
 
 def emails(
     text: str, # a view
@@ -43,11 +51,12 @@ def emails(
             name = local[0].lstrip(".'`*/={|&?#!~$%^-")
             for sign in ('=', '&', '?', '/', '|', '{', '`'):
                 name = name.rsplit(sign, 1)[-1]
-            remote = text[domain.end():domain.end() + 2]
+            host = _without_endings(domain[0])
+            end = domain.start() + len(host)
+            remote = text[end:end + 2]
             is_path = remote[:1] == ':' and not remote[1:].isspace() and remote[1:] != '' and name.lower() in ('git', 'hg', 'svn')
-            tail = domain[0].rsplit('.', 1)[-1].lower()
-            if name and not is_path and not _ROBOTS.search(name) and tail not in _FILES and not text[domain.end():domain.end() + 1] == '(':
-                yield Span(at - len(name), domain.end(), 'email', 0.98, 'address form')
+            if name and host and not is_path and not _ROBOTS.search(name) and not text[end:end + 1] == '(':
+                yield Span(at - len(name), end, 'email', 0.98, 'address form')
         at = text.find('@', at + 1)
 
 # %% ../nbs/03d_pii_patterns.ipynb #a09682f2

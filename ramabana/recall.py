@@ -247,7 +247,7 @@ def neighbours(store: Store, sections: Sequence[Section]) -> list[tuple[tuple[in
         uid, seq = s.node_id.split('#')
         row = store.engine.rows('select id, (select count(*) from nodes where doc = docs.id) from docs where uid = ?', (uid,))
         for step, word in ((1, 'follows'), (-1, 'precedes')):
-            if row and 0 <= (at := int(seq) + step) < row[0][1]: found.append(((row[0][0], at), f'{word} {s.node_id} in {s.title}'))
+            if row and 0 <= (at := int(seq) + step) < row[0][1]: found.append(((row[0][0], at), f'{word} {s.node_id}'))
     return found
 
 def related_to(

@@ -90,3 +90,17 @@ def test_a_folder_that_is_not_there_is_no_empty_folder(vault, root):
     os.rename(root, root.with_name('gone'))
     with pytest.raises(AgentError): vault.add_dir(root, prune=True)
     assert vault.stats()['docs'] == 1
+
+def test_another_shelfs_files_are_not_missed_here(vault, root):
+    (root/'a.md').write_text('# A\nfirst\n')
+    vault.shelf('other').add_dir(root)
+    (root/'a.md').unlink()
+    assert vault.add_dir(root, prune=True)['removed'] == [] and vault.shelf('other').stats()['docs'] == 1
+
+def test_a_file_that_changes_at_once_is_read_again(vault, root):
+    (root/'a.md').write_text('# A\nriver\n')
+    before = os.stat(root/'a.md')
+    vault.add_files([root/'a.md'])
+    (root/'a.md').write_text('# A\nlakes\n')
+    os.utime(root/'a.md', ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert vault.add_files([root/'a.md'])['updated'] == 1

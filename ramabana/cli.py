@@ -200,7 +200,8 @@ def add_named(vault: 'Vault', path: str, title: str, source: str, kind: str) -> 
     from ramabana.store import write
     real = os.path.realpath(os.path.expanduser(path))
     reading = read_file(real)
-    reading = replace(reading, title=title or reading.title, kind=kind or reading.kind)
+    meta = dict(reading.meta) | (dict(titled=True) if title else {})
+    reading = replace(reading, title=title or reading.title, kind=kind or reading.kind, meta=meta)
     if source: return write(vault.store, [draft_of(vault.store, reading, source)])[0]
     found = os.stat(real)   # kept, so that adding its folder later does not read the file again while it is unchanged
     return write(vault.store, [draft_of(vault.store, reading, name_key(real), found.st_mtime, found.st_size)])[0]

@@ -30,7 +30,9 @@ def draft_of(
 ) -> Draft:
     "A file that was read, as a document ready to be written."
     meta = dict(reading.meta) | ({'pages': [list(p) for p in reading.pages]} if reading.pages else {})
-    doc = draft(store, reading.text, reading.title, key, reading.kind, meta, mtime, size)
+    given = store.engine.rows("select title from docs where shelf = ? and source = ? and json_extract(meta, '$.titled')", (store.id, key))
+    if given and not meta.get('titled'): meta['titled'] = True      # a title that its owner gave outlives a change of the file
+    doc = draft(store, reading.text, given[0][0] if given and not reading.meta.get('titled') else reading.title, key, reading.kind, meta, mtime, size)
     return replace(doc, note='; '.join(filter(None, (doc.note, *reading.notes))))
 
 FRESH = 2.0   # seconds after a change in which another one may carry the same time

@@ -181,3 +181,15 @@ def test_a_terminal_has_a_progress_bar(db, docs):
 def test_shell_completion_is_installed(tmp_path):
     said = ramabana('--install-completion', HOME=str(tmp_path), SHELL='/bin/bash')
     assert said.returncode == 0 and [p for p in tmp_path.rglob('*') if p.is_file()], said
+
+def test_a_given_title_outlives_changes_of_the_file(db, tmp_path):
+    (tmp_path/'d').mkdir()
+    (tmp_path/'d'/'boxes.md').write_text('# Boxes\nfruit\n')
+    assert ramabana('add', str(tmp_path/'d'/'boxes.md'), '--title', 'Crates', db=db).returncode == 0
+    for text in ('# Boxes\nfruit\n', '# Boxes\nfruit and tea\n'):
+        (tmp_path/'d'/'boxes.md').write_text(text)
+        assert ramabana('add', str(tmp_path/'d'), db=db).returncode == 0
+        assert ramabana('tree', 'Crates', db=db).returncode == 0
+    assert json.loads(ramabana('search', 'tea', '--mode', 'text', '--json', db=db).stdout)[0]['title'] == 'Crates'
+    ramabana('add', str(tmp_path/'d'/'boxes.md'), '--title', 'Baskets', db=db)
+    assert ramabana('tree', 'Baskets', db=db).returncode == 0 and ramabana('tree', 'Crates', db=db).returncode == 1

@@ -203,7 +203,7 @@ def gate(
     new: dict = dict(pii=dict(counts))
     if marked or name == 'refuse':
         line = withheld(k for k in counts if k != 'marked')
-        texts = {k: v for k, v in fields.items() if isinstance(v, str) and v and k not in _HANDLES and (k not in _PLACES or k in found)}
+        texts = {k: v for k, v in fields.items() if isinstance(v, str) and v and k not in _HANDLES and (marked or k not in _PLACES or k in found)}
         new |= {k: line for k in texts} | {k: _blank(v, line) for k, v in inner.items()}
     else:
         new |= {k: _mask(fields[k], found[k], 'label') for k in found} | {k: redact_obj(v, names) for k, v in inner.items()}

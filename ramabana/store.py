@@ -246,7 +246,7 @@ def told(store: Store, doc: Draft, changed: bool, replaced: bool = False, note: 
 
 # %% ../nbs/11_store.ipynb #19d19923
 def _write_one(store: Store, doc: Draft, vectors: dict[bytes, bytes]) -> dict:
-    rows, now, meta = store.engine.rows, time.time(), as_json(doc.meta)
+    rows, now, meta, note = store.engine.rows, time.time(), as_json(doc.meta), ''
     held = rows('select id, hash, meta from docs where uid = ?', (doc.uid,))
     if held and held[0][1] == doc.hash:
         if held[0][2] == meta: return told(store, doc, changed=False)
@@ -256,6 +256,7 @@ def _write_one(store: Store, doc: Draft, vectors: dict[bytes, bytes]) -> dict:
         number = held[0][0]
         _keep_version(store, number, now)
         empty(store, number)
+        note = _unjudge(store, number)
         rows("update docs set title = ?, kind = ?, hash = ?, same_as = null, size = ?, meta = ?, updated = ?, checked = ?, mtime = ?, bytes = ?, stale = '' where id = ?",
             (doc.title, doc.kind, doc.hash, len(doc.text), meta, now, now, doc.mtime, doc.bytes, number))
         twin = None
@@ -265,7 +266,12 @@ def _write_one(store: Store, doc: Draft, vectors: dict[bytes, bytes]) -> dict:
             'values(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id', (doc.uid, store.id, doc.source, doc.title, doc.kind, doc.hash,
             twin[0][0] if twin else None, len(doc.text), meta, now, now, now, doc.mtime, doc.bytes))
     if not twin: fill(store, number, doc, vectors)
-    return told(store, doc, changed=True, replaced=bool(held))
+    return told(store, doc, changed=True, replaced=bool(held), note=note)
+
+def _unjudge(store: Store, number: int) -> str:
+    "Take away the judgement that document `number` is not personal: it was said of the text before. What to tell."
+    gone = store.engine.rows("delete from marks where doc = ? and name = 'pii' and value = 0 returning 1", (number,))
+    return 'it was marked as not personal; that was said of the text before and no longer counts' if gone else ''
 
 # %% ../nbs/11_store.ipynb #7ba2e895
 def fill(store: Store, number: int, doc: Draft, vectors: dict[bytes, bytes]) -> None:
@@ -285,6 +291,8 @@ def empty(store: Store, number: int) -> None:
     "Take away what `fill` wrote, or hand it to the first alias of document `number`."
     rows = store.engine.rows
     heir = rows('select id from docs where same_as = ? order by id limit 1', (number,))
+    for twin, in heir or rows('select same_as from docs where id = ? and same_as is not null', (number,)):    # what was judged personal stays so
+        rows("insert or replace into marks select ?, name, value, reason, at from marks where doc = ? and name = 'pii' and value = 1", (twin, number))
     if heir:
         for table in ('texts', 'nodes', 'chunks'): rows(f'update {table} set doc = ? where doc = ?', (heir[0][0], number))
         rows('update docs set same_as = null where id = ?', heir[0])

@@ -17,7 +17,7 @@ from ramabana.host import LocalHost
 from ramabana.memory import Vault
 from ramabana.testing import block_network
 from ramabana.tools import tools_for
-from ramabana.vault import VaultHost, WorkspaceHost, gated
+from ramabana.vault import VaultHost, WorkspaceHost
 
 ROOT = Path(__file__).resolve().parent.parent
 CANARY = 'the password of the safe is quokka-1312'
@@ -64,28 +64,16 @@ def test_no_reader_passes_the_gate_by(open_host, monkeypatch, reader, policy, ca
     monkeypatch.setitem(sys.modules, 'ramabana.pii', None)   # a gate that cannot act shuts every reader
     node = open_host().remember(CANARY, title=CANARY)['doc_id'] + '#0'
     said = shown(READERS[reader], open_host(pii=policy), node)
-    assert 'quokka' not in said and 'available' in said
+    assert 'quokka' not in said and ('nothing is shown' in said or 'not available' in said)
 
 @pytest.mark.parametrize('reader', READERS)
 def test_no_reader_passes_a_failing_gate_by(open_host, monkeypatch, reader):
     pii = type(sys)('ramabana.pii')
-    def gate(*args): raise RuntimeError(CANARY)   # its own words may quote what it looked at
+    def gate(*args, **kw): raise RuntimeError(CANARY)   # its own words may quote what it looked at
     pii.gate = gate
     monkeypatch.setitem(sys.modules, 'ramabana.pii', pii)
     node = open_host().remember(CANARY, title=CANARY)['doc_id'] + '#0'
     assert 'quokka' not in shown(READERS[reader], open_host(pii='redact'), node)
-
-@pytest.mark.parametrize('reader', READERS)
-def test_every_reader_shows_what_the_gate_returns(open_host, monkeypatch, reader):
-    from dataclasses import replace
-    pii = type(sys)('ramabana.pii')
-    def mask(text): return text.replace('quokka-1312', '[SECRET]')
-    pii.gate = lambda s, policy, names: replace(s, **{k: mask(s[k]) for k in ('title', 'breadcrumb', 'text')}, pii={'secret': 1})
-    monkeypatch.setitem(sys.modules, 'ramabana.pii', pii)
-    open_host().remember('A second note on the password of the safe.', title='second')
-    node = open_host().remember(CANARY, title=CANARY)['doc_id'] + '#0'
-    said = shown(READERS[reader], open_host(pii='redact'), node)
-    assert 'quokka' not in said and ('[SECRET]' in said or reader in ('ask', 'research'))
 
 @case('https://github.com/rohitg00/agentmemory/issues/817')
 @pytest.mark.parametrize('reader', READERS)
@@ -97,7 +85,6 @@ def test_off_shows_what_is_stored(open_host):
     host = open_host(pii='off')
     host.remember(CANARY)
     assert 'quokka' in repr(host.memory_search('safe')) and 'quokka' in repr(host.search('safe'))
-    assert gated([], 'off', True) == []
 
 # -- several at once
 

@@ -21,6 +21,7 @@ from .catalog import load_sections, resolve
 from .core import Section, VaultError
 from .engine import stems
 from .fuse import Fused, fuse, weights_for
+from .schema import FTS_WEIGHTS
 from .store import Store
 from .terms import Query, parse_query
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def steps(
     alone = rare if held <= FEW else rare[:-1]      # the last one may be common: then only with another
     return [f'({" OR ".join(rare)}) AND ({" OR ".join(others)})'] + ([' OR '.join(alone)] if alone else []), [' OR '.join(terms), query.match]
 
+_BEST = 'select rowid, -bm25({0}, ?, ?) as score from {0} where {0} match ?{1} order by score desc, rowid limit ?'   # twice as fast as FTS5's `order by rank`, which sorts all rows
+
 def text_leg(
     store: Store,            # which shelf
     query: Query,            # from parse_query
@@ -109,9 +112,9 @@ def text_leg(
 ) -> dict[int, float]:       # chunk id -> BM25, higher is better, best first
     "The chunks that hold words of `query`. When nothing holds its phrases, they become wishes."
     if not query.match: return {}
-    only = f' and rowid in ({within})' if within else ''
+    only = f' and exists ({within} and c.id = {store.fts}.rowid)' if within else ''   # looked up for what matches; `rowid in` would run a match for each id
     def ask(expression: str) -> list[tuple[int, float]]:
-        return store.engine.rows(f'select rowid, -rank from {store.fts} where {store.fts} match ?{only} order by rank limit ?', (expression, *values, k))
+        return store.engine.rows(_BEST.format(store.fts, only), (*FTS_WEIGHTS, expression, *values, k))
     found: dict[int, float] = {}
     first, more = steps(query, frequencies(store, query.terms), store.known_at)
     for expression in first:
@@ -123,6 +126,15 @@ def text_leg(
     return dict(sorted(found.items(), key=lambda pair: -pair[1])[:k])
 
 # %% ../nbs/12_recall.ipynb #bdf03edb
+def _nearest_allowed(store: Store, asked: 'np.ndarray', k: int, within: str, values: Sequence) -> dict[int, float]:
+    "The `k` nearest chunks of those that `within` gives. When enough of the nearest of all are among them, the others need not be listed."
+    import numpy as np
+    near = store.vectors.top(asked, 4 * k)
+    allowed = {i for i, in store.engine.rows(f'select value from json_each(?) near where exists ({within} and c.id = near.value)', (str([i for i, _ in near]), *values))}
+    found = [(i, score) for i, score in near if i in allowed][:k]
+    if len(found) < k and len(near) == 4 * k: found = store.vectors.top(asked, k, np.array([i for i, in store.engine.rows(within, values)], np.int64))
+    return dict(found)
+
 def vector_leg(
     store: Store,            # which shelf
     q: str,                  # the question
@@ -134,11 +146,9 @@ def vector_leg(
     "The chunks that mean what `q` does. Raises VaultError with the reason when this leg cannot run."
     encoder = store.matching_encoder()
     if encoder is None: raise VaultError(store.encoder_note)
-    import numpy as np
     from ramabana.vectors import floats
-    allowed = np.array([i for i, in store.engine.rows(within, values)], np.int64) if within else None
     asked = encoder.query(q)
-    found = dict(store.vectors.top(asked, k, allowed))
+    found = _nearest_allowed(store, asked, k, within, values) if within else dict(store.vectors.top(asked, k))
     rows = store.engine.rows(f'select id, v from {store.vecs} where id in (select value from json_each(?))', (str([i for i in also if i not in found]),)) if found else []
     return found, dict(zip((i for i, _ in rows), (floats(rows) @ asked).tolist())) if rows else {}
 

@@ -119,3 +119,78 @@ def test_a_fork_inside_a_transaction_is_refused(tmp_path):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         engine.rows('insert into meta values(1, 1)')
     engine.close()
+
+# -- what is given with a document
+@pytest.mark.parametrize('meta', ['words', [1], 5, True, {'a': float('nan')}, {'a': {1, 2}}, {(1, 2): 3}])
+def test_meta_that_is_none_is_refused(vault, meta):
+    with pytest.raises((TypeError, ValueError), match='meta must be'): vault.add('a text about rivers', meta=meta)
+    assert vault.stats()['docs'] == 0
+
+@pytest.mark.parametrize('meta', [{'pages': 300}, {'pages': 'abc'}, {'pages': [1, 2]}, {'pages': [['1', 'x']]}, {'pages': {'a': 1}}, {1: 'a', 'b': 2}, {'a': '\ud800', '\udc00': 'x\x00y'}, {'a': None}])
+def test_meta_of_any_shape_keeps_nothing_from_being_read(vault, meta):
+    doc_id = vault.add('a text about rivers', meta=meta)['doc_id']
+    assert vault.search('rivers')[0].doc_id == doc_id and vault.toc()[0]['doc_id'] == doc_id and vault.read(f'{doc_id}#0')['pages'] == ''
+    assert vault.add('a text about rivers', meta=meta)['changed'] is False and len(vault.doc(doc_id)['meta']) == len(meta)
+
+def test_odd_tags_kinds_and_sources_are_kept(vault):
+    assert vault.doc(vault.note('one', tags='work')['doc_id'])['meta'] == {'tags': ['work']}
+    assert vault.doc(vault.note('two', tags=['\ud800'])['doc_id'])['meta'] == {'tags': ['\ufffd']}
+    assert vault.doc(vault.add('three', kind='a\ud800')['doc_id'])['kind'] == 'a\ufffd'
+    assert vault.add('four', source='\x00')['source'].startswith('text:')
+
+def test_a_title_is_found_as_it_was_given(vault):
+    for title in 'Mu\u0308nchen', 'x' * 500, 'two  spaces\nand a line', 'half \ud800 a pair':
+        assert vault.doc(title) is None
+        doc_id = vault.note(f'on {len(title)}', title=title)['doc_id']
+        assert vault.doc(title)['doc_id'] == doc_id
+    assert vault.doc('M\u00fcnchen') and vault.document('M\u00fcnchen')['text'] == 'on 8'
+
+def test_a_path_takes_what_is_given_with_it(vault, tmp_path):
+    (tmp_path/'a.md').write_text('# Heading\nbody\n')
+    kept = vault.add(tmp_path/'a.md', title='Given', source='s1', kind='text', meta={'a': 1})
+    row = vault.doc('s1')
+    assert (row['title'], row['kind'], row['meta']['a'], row['doc_id']) == ('Given', 'text', 1, kept['doc_id'])
+    with pytest.raises(ValueError, match='folder'): vault.add(tmp_path, title='all')
+
+def test_a_name_of_several_documents_is_neither_read_nor_forgotten(vault):
+    ids = [vault.add(f'plan {where}', title='Plan', source=f'/{where}/plan.md')['doc_id'] for where in 'ab']
+    for call in vault.read, vault.document, vault.forget, vault.versions:
+        for name in 'Plan', 'plan.md':
+            with pytest.raises(AgentError) as e: call(name)
+            assert all(i in str(e.value) for i in ids)
+    assert vault.doc('Plan')['doc_id'] == ids[1] and vault.forget('/a/plan.md') and vault.document('Plan')['text'] == 'plan b'
+
+# -- what is asked
+def test_limits_and_times_of_every_size(vault):
+    from datetime import date, datetime, timedelta
+    node = vault.note('a note about rivers')['doc_id'] + '#0'
+    for limit in 10**6, 2**31, 2**62, 2**64, True: assert len(vault.search('rivers', limit=limit)) == 1 and vault.related(node, limit=limit) == []
+    for call in (lambda n: vault.search('rivers', limit=n), lambda n: vault.related(node, limit=n), lambda n: vault.context('rivers', sections=n), lambda n: vault.context('rivers', related=n)):
+        with pytest.raises(ValueError): call(-1)
+        for n in '5', 2.5, None:
+            with pytest.raises(TypeError, match='whole number'): call(n)
+    for since in 0, '2000-01-01', date(2000, 1, 1), datetime.now() - timedelta(hours=1): assert vault.search('rivers', since=since)
+    for since in 10**30, float('nan'), float('inf'), 'now', b'2026', [1]:
+        with pytest.raises(ValueError, match='is no time'): vault.search('rivers', since=since)
+    assert vault.search('rivers', kind=['note', *(f'k{i}' for i in range(40_000))])
+
+def test_a_search_makes_no_shelf(vault):
+    with pytest.raises(AgentError, match='store'): vault.search('rivers', shelf='mistyped')
+    assert vault.shelves() == ['store']
+
+@pytest.mark.parametrize('ref', ['\ud800', '#', '#0', 'x' * 5000, None])
+def test_ids_that_are_none_are_said_to_be_so(vault, ref):
+    doc_id = vault.note('a note')['doc_id']
+    for name in (ref, f'{doc_id}#{"9" * 5000}', f'{doc_id}#\u0663', f'{doc_id}#-1'):
+        for call in vault.read, vault.related:
+            with pytest.raises(AgentError, match='no section'): call(name)
+
+@pytest.mark.parametrize('text, queries', [('Η γάτα κοιμάται στον ήλιο', ['γάτα', 'γατα', 'ΓΑΤΑ', 'ΉΛΙΟ', 'ηλιο']), ('İstanbul Boğazı, ILIK ışık', ['İstanbul', 'istanbul', 'ISTANBUL', 'ılık', 'isik']),
+    ('Die Straße nach Gießen', ['strasse', 'STRASSE', 'STRAẞE', 'giessen']), ('Zażółć gęślą jaźń w Łodzi', ['zazolc', 'ZAŻÓŁĆ', 'lodzi']), ('ёлка стоит', ['елка', 'ЁЛКА']),
+    ('blåbærgrød på Ærø', ['blabaergrod', 'aero', 'ÆRØ']), ('ذهب أحمد إلى القاهرة', ['احمد', 'أحمد', 'الى']), ('کتاب‌های فارسی', ['فارسي', 'فارسی'])])
+def test_letters_are_found_however_they_are_written(vault, text, queries):
+    doc_id = vault.note(text)['doc_id']
+    vault.note('another note on something else')
+    for q in queries: assert found_ids(vault, q) == [doc_id], q
+
+def found_ids(vault, q): return [s.doc_id for s in vault.search(q, mode='text')]

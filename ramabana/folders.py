@@ -119,8 +119,8 @@ def add_files(
     "Store several files; those that cannot be read are listed in `skipped`."
     report, files = new_report(''), []
     for path in paths:
-        real = os.path.realpath(os.path.expanduser(os.fspath(path)))
         try:
+            real = os.path.realpath(os.path.expanduser(os.fspath(path)))
             found = os.stat(real)
             files.append(File(os.fspath(path), real, name_key(real), found.st_size, found.st_mtime, settled(found, time.time())))
         except (OSError, ValueError) as e: report['skipped'].append(dict(path=name_key(path), error=f'gone: {getattr(e, "strerror", None) or e}'))

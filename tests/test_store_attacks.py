@@ -194,3 +194,17 @@ def test_letters_are_found_however_they_are_written(vault, text, queries):
     for q in queries: assert found_ids(vault, q) == [doc_id], q
 
 def found_ids(vault, q): return [s.doc_id for s in vault.search(q, mode='text')]
+
+def test_standard_input_in_any_encoding(tmp_path):
+    import subprocess
+    def add(data, name): return subprocess.run([sys.executable, '-m', 'ramabana.cli', 'add', '-', '--db', str(tmp_path/'v.db'), '--title', name], input=data, capture_output=True)
+    text = 'Grüße aus München und viele schöne Wörter'
+    for name in 'utf-8', 'utf-16', 'utf-8-sig', 'cp1252': assert add(text.encode(name), name).returncode == 0
+    assert add(b'\x89PNG\r\n\x1a\n' + bytes(range(256)), 'picture').returncode != 0
+    with Vault(tmp_path/'v.db') as v:
+        assert [v.document(name)['text'].strip() for name in ('utf-8', 'utf-16', 'utf-8-sig', 'cp1252')] == [text] * 4 and v.stats()['docs'] == 4
+
+def test_a_bad_name_among_files_stops_nothing(vault, tmp_path):
+    (tmp_path/'a.md').write_text('words')
+    said = vault.add_files([tmp_path/'a.md', 'a\x00b', tmp_path/'nowhere', tmp_path])
+    assert said['added'] == 1 and len(said['skipped']) == 3

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/store.html.md"""
 # %% auto #0
 __all__ = ['log', 'TITLE_MAX', 'Shelf', 'Store', 'Chunk', 'Draft', 'digest', 'source_key', 'title_key', 'storable', 'first_line',
            'chunks_of', 'draft', 'encode_text', 'encode_chunks', 'write', 'unchanged', 'as_json', 'told', 'fill',
-           'empty', 'merge_segments', 'find', 'absolute', 'forget']
+           'parted_in', 'empty', 'merge_segments', 'find', 'absolute', 'forget']
 
 # %% ../nbs/11_store.ipynb #7f475a7e
 import hashlib
@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from .core import AgentError, EncoderMissing, VaultError, clean_text
+from .core import AgentError, EncoderMissing, VaultError, clean_text, parted_words
 from .engine import Engine
 from .schema import shelf_ddl, shelf_tables
 from .sections import Node, chunk_section, crumb, parse_sections
@@ -191,8 +191,10 @@ def draft(
     bytes: int | None = None,         # size of that file
 ) -> Draft:
     "A document, cut and named, ready for `write`. Raises TypeError for what is no string, ValueError for a blank text or what JSON cannot hold."
-    text, note = clean_text(text)
+    raw = text
+    text, note = clean_text(raw)
     kind, meta = clean_text(kind)[0], storable(meta)
+    if parted := parted_words(raw): meta['parted'] = parted
     if not text.strip(): raise ValueError('an empty text cannot be stored: give at least one word')
     title = title_key(title) if title else ''
     title = title or first_line(text) or text.strip()[:80]
@@ -297,8 +299,14 @@ def fill(store: Store, number: int, doc: Draft, vectors: dict[bytes, bytes]) -> 
     many('insert into chunks(id, doc, node, ord, start, "end", cid) values(?, ?, ?, ?, ?, ?, ?)',
         [(first + i, number, c.node, i, c.start, c.end, c.cid) for i, c in enumerate(doc.chunks)])
     heads = {head: prepare(head) for head in {c.head for c in doc.chunks}}
-    many(f'insert into {store.fts}(rowid, head, body) values(?, ?, ?)', [(first + i, heads[c.head], prepare(c.body)) for i, c in enumerate(doc.chunks)])
+    many(f'insert into {store.fts}(rowid, head, body) values(?, ?, ?)', [(first + i, heads[c.head], prepare(c.body + parted_in(c.body, doc.meta))) for i, c in enumerate(doc.chunks)])
     many(f'insert into {store.vecs} values(?, ?)', [(first + i, vectors[c.cid]) for i, c in enumerate(doc.chunks) if c.cid in vectors])
+
+def parted_in(body: str, meta: dict) -> str:
+    "The words of `body` that NUL characters parted before it was stored, on a line of their own; '' when there are none."
+    groups = meta.get('parted')
+    if not isinstance(groups, list): return ''
+    return ''.join(f'\n{words}' for words in groups if isinstance(words, str) and words.replace(' ', '') in body)
 
 def empty(store: Store, number: int) -> None:
     "Take away what `fill` wrote, or hand it to the first alias of document `number`."

@@ -208,3 +208,22 @@ def test_a_bad_name_among_files_stops_nothing(vault, tmp_path):
     (tmp_path/'a.md').write_text('words')
     said = vault.add_files([tmp_path/'a.md', 'a\x00b', tmp_path/'nowhere', tmp_path])
     assert said['added'] == 1 and len(said['skipped']) == 3
+
+def test_words_that_a_nul_parts_are_found_each(vault, tmp_path):
+    (tmp_path/'a.txt').write_bytes(b'hello\x00needle and alpha\x00\x00beta\n')
+    (tmp_path/'b.py').write_bytes(b'x = "left\x00right"\n')
+    vault.add_dir(tmp_path)
+    note = vault.note('some\x00where over the rainbow')
+    assert vault.document('a.txt')['text'] == 'helloneedle and alphabeta\n' and 'NUL' in note['note']
+    for _ in range(2):
+        for q, title in dict(hello='a', needle='a', helloneedle='a', beta='a', left='b.py', right='b.py', where='somewhere over the rainbow', rainbow='somewhere over the rainbow').items():
+            assert [s.title for s in vault.search(q, mode='text')] == [title], q
+        vault.rebuild()
+    assert vault.add_dir(tmp_path)['updated'] == 0 and vault.note('some\x00where over the rainbow')['changed'] is False
+
+def test_utf_16_without_a_mark_may_hold_curly_quotes(tmp_path):
+    from ramabana.readers import read_file
+    text = 'It’s “quoted” – and so on, a naïve café…\n' * 5
+    for codec in 'utf-16-le', 'utf-16-be':
+        (tmp_path/'a.txt').write_bytes(text.encode(codec))
+        assert read_file(tmp_path/'a.txt').text == text

@@ -6,14 +6,14 @@ Docs: https://example.github.io/ramabana/upkeep.html.md"""
 
 # %% auto #0
 __all__ = ['log', 'PENDING_BATCH', 'check', 'answers', 'check_shelf', 'full_text_damaged', 'encode_pending', 'pending',
-           'crumb_of', 'rebuild', 'is_derived_damage']
+           'crumb_of', 'rebuild', 'remake', 'is_derived_damage']
 
 # %% ../nbs/12a_upkeep.ipynb #ffe3754c
 import json
 import logging
 from .core import VaultError
 from .engine import Engine
-from .schema import shelf_ddl
+from .schema import DDL, shelf_ddl
 from .store import Store, draft, encode_text, fill
 
 log = logging.getLogger('ramabana.upkeep')
@@ -113,17 +113,29 @@ def rebuild(
     store: Store, # which shelf
 ) -> dict:        # docs, chunks, pending
     "Make full text, sections and chunks anew from the documents, keeping the vectors that still fit. Raises VaultError when the result does not check."
-    with store.engine.write():
-        kept = dict(answers(store.engine, f'select c.cid, v.v from {store.vecs} v join chunks c on c.id = v.id join docs d on d.id = c.doc '
-            f'where length(v.v) = {2 * store.record()["dims"]:d}', 'vectors', []))    # those that cannot be read are made anew
-        owners = store.engine.rows('select d.id, d.title, d.source, d.kind, d.meta, t.text from docs d join texts t on t.doc = d.id where d.shelf = ? order by d.id', (store.id,))
-        _clear(store)
-        for number, title, source, kind, meta, text in owners: fill(store, number, draft(store, text, title, source, kind, json.loads(meta)), kept)
-        store.engine.rows('insert into vlog(shelf, id) values(?, 0)', (store.id,))
-        if problems := check_shelf(store, store.record()['dims']):
-            raise VaultError(f'{store.engine.path}: the rebuilt index does not check ({problems[0]}): nothing was changed, restore a backup')
-        (chunks,), = store.engine.rows('select count(*) from chunks c join docs d on d.id = c.doc where d.shelf = ?', (store.id,))
-    return dict(docs=len(owners), chunks=chunks, pending=encode_pending(store))
+    try:
+        with store.engine.write(): done = _made_anew(store, _vectors(store))
+    except VaultError as e:
+        if type(e.__cause__).__name__ != 'CorruptError': raise
+        done = {}
+    if not done or answers(store.engine, 'pragma quick_check(1)', 'the file', []) != [('ok',)]: done = remake(store.engine)[store.shelf]
+    return done | dict(pending=encode_pending(store))
+
+def _vectors(store: Store) -> dict[bytes, bytes]:
+    "The vectors of a shelf by the cid of their chunk; none when some cannot be read: all are made anew then."
+    return dict(answers(store.engine, f'select c.cid, v.v from {store.vecs} v join chunks c on c.id = v.id join docs d on d.id = c.doc '
+        f'where length(v.v) = {2 * store.record()["dims"]:d}', 'vectors', []))
+
+def _made_anew(store: Store, kept: dict[bytes, bytes]) -> dict:
+    "Fill the derived tables of a shelf from its documents, inside a transaction: `docs, chunks`."
+    owners = store.engine.rows('select d.id, d.title, d.source, d.kind, d.meta, t.text from docs d join texts t on t.doc = d.id where d.shelf = ? order by d.id', (store.id,))
+    _clear(store)
+    for number, title, source, kind, meta, text in owners: fill(store, number, draft(store, text, title, source, kind, json.loads(meta)), kept)
+    store.engine.rows('insert into vlog(shelf, id) values(?, 0)', (store.id,))
+    if problems := check_shelf(store, store.record()['dims']):
+        raise VaultError(f'{store.engine.path}: the rebuilt index does not check ({problems[0]}): nothing was changed, restore a backup')
+    (chunks,), = store.engine.rows('select count(*) from chunks c join docs d on d.id = c.doc where d.shelf = ?', (store.id,))
+    return dict(docs=len(owners), chunks=chunks)
 
 def _clear(store: Store) -> None:
     "Drop all that is derived on this shelf, and create its tables again."
@@ -131,6 +143,28 @@ def _clear(store: Store) -> None:
     for name in (store.vecs, store.vocab, store.fts): store.engine.rows(f'drop table if exists {name}')
     for table in ('chunks', 'nodes', 'texts'): store.engine.rows(f'delete from {table} where doc {mine}', (store.id,))
     for statement in shelf_ddl(store.id): store.engine.rows(statement)
+
+# %% ../nbs/12a_upkeep.ipynb #aa3c786e
+_DERIVED = ('nodes', 'chunks', 'vlog')
+
+def remake(
+    engine: Engine, # an open file with a damaged page
+) -> dict[str, dict]: # docs, chunks by shelf
+    "Make the derived tables and indexes of all shelves anew without reading the old ones. Raises VaultError, and changes nothing, when the documents are damaged."
+    stores = [Store(engine, name) for name, in engine.rows('select name from shelves order by id')]
+    kept = [_vectors(store) for store in stores]    # before the transaction: SQLite ends one that met damage
+    with engine.write():
+        try:
+            engine.rows('pragma writable_schema = on')
+            engine.rows("delete from sqlite_master where tbl_name in (select value from json_each(?)) or tbl_name like 'fts\\_%' escape '\\' or tbl_name like 'vocab\\_%' escape '\\' "
+                "or tbl_name like 'vecs\\_%' escape '\\' or type = 'index' and sql is not null", (json.dumps(_DERIVED),))
+        finally: engine.rows('pragma writable_schema = reset')
+        for statement in DDL.split(';'):
+            if 'create index' in statement or any(f'create table {name}(' in statement for name in _DERIVED): engine.rows(statement)
+        done = {store.shelf: _made_anew(store, vectors) for store, vectors in zip(stores, kept)}
+    engine.rows('vacuum')
+    for store in stores: encode_pending(store)
+    return done
 
 # %% ../nbs/12a_upkeep.ipynb #f98638bd
 def is_derived_damage(

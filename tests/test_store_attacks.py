@@ -227,3 +227,36 @@ def test_utf_16_without_a_mark_may_hold_curly_quotes(tmp_path):
     for codec in 'utf-16-le', 'utf-16-be':
         (tmp_path/'a.txt').write_bytes(text.encode(codec))
         assert read_file(tmp_path/'a.txt').text == text
+
+# -- repair
+def test_a_damaged_page_of_any_derived_table_is_mended(tmp_path):
+    with Vault(tmp_path/'vault.db') as vault:
+        for i in range(60): vault.note(f'note {i} about rivers and lakes ' * 20, title=f'note {i}')
+        vault.shelf('other').note('a note about mountains')
+        vault.backup(tmp_path/'whole.db')
+    engine = Engine(tmp_path/'whole.db')
+    pages = dict(engine.rows("select name, max(pageno) from dbstat where name like 'fts_1%' or name like 'vecs%' or name in ('chunks', 'nodes', 'chunks_doc', 'docs_hash', 'vlog') group by name"))
+    engine.close()
+    whole = (tmp_path/'whole.db').read_bytes()
+    for name, page in pages.items():
+        hurt = tmp_path/f'{name}.db'
+        hurt.write_bytes(whole[:(page - 1) * 8192] + bytes(8192) + whole[page * 8192:])
+        with Vault(hurt) as vault:
+            assert not vault.check()['ok'], name
+            vault.rebuild()
+            assert vault.check()['ok'], name
+            assert vault.stats()['docs'] == 60 and vault.stats()['pending'] == 0 and len(vault.search('rivers', mode='text', limit=100)) == 60
+            assert vault.shelf('other').search('mountains', mode='text') and vault.shelf('other').search('hills', mode='vector')
+            assert vault.note('one more about rivers')['changed'] and vault.search('one more', mode='text')
+
+def test_a_damaged_document_is_an_error_that_changes_nothing(tmp_path):
+    with Vault(tmp_path/'vault.db') as vault:
+        for i in range(60): vault.note(f'note {i} about rivers and lakes ' * 20, title=f'note {i}')
+        page = max(n for n, in vault.store.engine.rows("select pageno from dbstat where name = 'texts'"))
+        vault.backup(tmp_path/'hurt.db')
+    data = (tmp_path/'hurt.db').read_bytes()
+    (tmp_path/'hurt.db').write_bytes(data[:(page - 1) * 8192] + bytes(8192) + data[page * 8192:])
+    with Vault(tmp_path/'hurt.db') as vault:
+        assert any('damaged' in p for p in vault.check()['problems'])
+        with pytest.raises(VaultError, match='backup'): vault.rebuild()
+        assert vault.stats()['docs'] == 60 and len(vault.search('rivers', mode='text', limit=5)) <= 5

@@ -212,7 +212,7 @@ def migrate(
         raise
     conn.execute('commit')
 
-# %% ../nbs/10_engine.ipynb #5f55cd6a
+# %% ../nbs/10_engine.ipynb #5141e210
 _OPEN: 'weakref.WeakSet[Connection]' = weakref.WeakSet()
 
 def file_path(
@@ -226,6 +226,7 @@ def file_path(
     try: return name if name == ':memory:' else str(Path(name).expanduser().absolute())
     except RuntimeError as e: raise ValueError(f'{name!r} names the home of nobody ({e}): give the whole path') from e
 
+# %% ../nbs/10_engine.ipynb #5f55cd6a
 class Connection:
     "One open vault file, statement by statement. Raises VaultError when it cannot be opened."
     def __init__(self,
@@ -286,6 +287,7 @@ class Connection:
         "Close the file; closing twice is harmless."
         with self.lock: self._conn.close()
 
+# %% ../nbs/10_engine.ipynb #81a859e2
 def _in_child() -> None:
     "After a fork: the parent's other threads, which may hold a lock, are not here."
     global _OPENING

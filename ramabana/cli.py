@@ -41,9 +41,15 @@ def open_vault(
 STDIN = '\x00-'
 
 def spoken(text: str) -> str:
-    "`text`, or what standard input says when it was `-`."
+    "`text`, or what standard input says when it was `-`, in whatever encoding. Raises ValueError when that is no text."
     if text != STDIN: return text
-    return sys.stdin.buffer.read().decode('utf-8', 'replace') if sys.stdin else ''
+    if not sys.stdin: return ''
+    from ramabana.files import binary_kind, decode
+    data = sys.stdin.buffer.read()
+    if what := binary_kind(data): raise ValueError(f'standard input is no text: {what}')
+    said = decode(data)
+    if said.notes: tell(f'standard input: {"; ".join(said.notes)}')
+    return said.text
 
 # %% ../nbs/52_cli.ipynb #5411b966
 def add(*paths: str, title: str = '', source: str = '', kind: str = '', prune: bool = False, db: str = '', json: bool = False) -> int:

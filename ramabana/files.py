@@ -16,7 +16,7 @@ import re
 import stat
 import unicodedata
 from dataclasses import dataclass
-from .core import AgentError, clean_text
+from .core import AgentError, clean_text, parted_words
 
 # %% ../nbs/13_files.ipynb #eff871c0
 _ODD = re.compile('[\x00-\x1f\x7f\ud800-\udfff]')
@@ -127,7 +127,7 @@ def wide(data: bytes) -> str:
     if len(sample) < 4 or sample.count(0) * 5 < len(sample) * 2: return ''
     low, high = sample[::2], sample[1::2]
     for codec, letters, zeros in (('utf-16-le', low, high), ('utf-16-be', high, low)):
-        if letters.count(0) == 0 and zeros.count(0) * 10 >= len(zeros) * 8 and not letters.translate(None, bytes(range(32, 256)) + b'\t\r\n'): return codec
+        if letters.count(0) == 0 and zeros.count(0) * 10 >= len(zeros) * 8 and not any(z == 0 and c < 32 and c not in b'\t\r\n' for c, z in zip(letters, zeros)): return codec
     return ''
 
 # %% ../nbs/13_files.ipynb #8dd10c4a
@@ -162,6 +162,7 @@ class Decoded:
     text: str                     # line ends `\n`, no NUL, no lone surrogate
     encoding: str                 # as it was read: 'utf-8', 'windows-1252', ...
     notes: tuple[str, ...] = ()   # what was guessed or changed; empty when nothing was
+    parted: tuple[str, ...] = ()  # words that NUL characters parted, see `parted_words`
 
 def decode(
     data: bytes,         # of a file
@@ -174,7 +175,7 @@ def decode(
     bad = raw.count('\ufffd') - (data.count(b'\xef\xbf\xbd') if codec.startswith('utf-8') else 0)
     if bad > 0: notes.append(f'{bad} undecodable {"byte" if bad == 1 else "bytes"} replaced')
     text, changed = clean_text(raw)
-    return Decoded(text, _NAMES.get(codec, codec), tuple(notes + [changed] * bool(changed)))
+    return Decoded(text, _NAMES.get(codec, codec), tuple(notes + [changed] * bool(changed)), tuple(parted_words(raw)))
 
 def _codec(data: bytes, declared: str) -> tuple[str, str]:
     "The codec for `data`, and how it was found where that is worth telling."

@@ -17,7 +17,7 @@ from pathlib import Path
 from .core import AgentError
 from .files import ReadError, name_key
 from .readers import Reading, read_file
-from .store import Draft, Store, draft, forget, merge_segments, unchanged, write
+from .store import Draft, Store, draft, forget, merge_segments, source_key, storable, unchanged, write
 from .walk import File, walk_folder
 
 # %% ../nbs/14a_folders.ipynb #90aeb86b
@@ -47,13 +47,19 @@ def settled(
 def add_file(
     store: Store,              # where to
     path: str | os.PathLike,   # the file; links are followed, since it was named
+    title: str | None = None,  # None: as the file says
+    source: str | None = None, # None: its absolute path
+    kind: str | None = None,   # None: as it was read
+    meta: dict | None = None,  # added to what the file says
 ) -> dict:                     # as Vault.add
     "Store one file. Raises AgentError (ReadError) when it cannot be read, with the reason."
     real = os.path.realpath(os.path.expanduser(os.fspath(path)))
     at = time.time()
     reading = read_file(real)
+    own = storable(meta) | (dict(titled=True) if title else {})
+    reading = replace(reading, title=title or reading.title, kind=kind or reading.kind, meta=reading.meta | own)
     found = os.stat(real)
-    return write(store, [draft_of(store, reading, name_key(real), found.st_mtime if settled(found, at) else None, found.st_size)])[0]
+    return write(store, [draft_of(store, reading, source_key(source or '') or name_key(real), found.st_mtime if settled(found, at) else None, found.st_size)])[0]
 
 # %% ../nbs/14a_folders.ipynb #64736cb2
 BATCH = 64     # documents of one transaction
@@ -113,8 +119,8 @@ def add_files(
     "Store several files; those that cannot be read are listed in `skipped`."
     report, files = new_report(''), []
     for path in paths:
-        real = os.path.realpath(os.path.expanduser(os.fspath(path)))
         try:
+            real = os.path.realpath(os.path.expanduser(os.fspath(path)))
             found = os.stat(real)
             files.append(File(os.fspath(path), real, name_key(real), found.st_size, found.st_mtime, settled(found, time.time())))
         except (OSError, ValueError) as e: report['skipped'].append(dict(path=name_key(path), error=f'gone: {getattr(e, "strerror", None) or e}'))

@@ -18,7 +18,7 @@ from .core import AgentError, Hit, Section
 from .engine import Engine, backup
 from .marks import PERSONAL, gated, mark, marks
 from .names import safe_shelf
-from .store import Store, draft, forget, write
+from .store import Store, draft, forget, storable, write
 if TYPE_CHECKING:
     from fastcore.basics import AttrDict
     from fastcore.foundation import L
@@ -77,10 +77,13 @@ class VaultWriter(VaultFile):
         meta: dict | None = None,                    # anything JSON can hold
     ) -> dict:                                       # doc_id, title, kind, nodes, chunks, changed, source, replaced (and note); a folder: see add_dir
         "Store a document. Raises ValueError for a blank text, TypeError for what is none of these."
-        if isinstance(src, os.PathLike): return self.add_dir(src) if Path(src).is_dir() else self.add_file(src)
+        if isinstance(src, os.PathLike):
+            if not Path(src).is_dir(): return self.add_file(src, title, source, kind, meta)
+            if title or source or kind or meta: raise ValueError(f'{src} is a folder: its files have titles, sources, kinds and meta of their own')
+            return self.add_dir(src)
         if isinstance(src, list | tuple):
             src, starts = join_pages(src)
-            meta = (meta or {}) | dict(pages=starts)
+            meta = storable(meta) | dict(pages=starts)
         return write(self.store, [draft(self.store, src, title, source, kind or 'text', meta)])[0]
 
     def note(self,
@@ -90,13 +93,13 @@ class VaultWriter(VaultFile):
         key: str = '',              # the same key replaces the text and keeps the id
     ) -> dict:                      # as add
         "Store a note. The same text again is known already and writes nothing."
-        meta = dict(tags=sorted(set(map(str, tags)))) if tags else {}
+        meta = dict(tags=sorted({tags} if isinstance(tags, str) else set(map(str, tags)))) if tags else {}
         return write(self.store, [draft(self.store, text, title, f'note:{key}' if key else None, 'note', meta)])[0]
 
-    def add_file(self, path: str | os.PathLike) -> dict:
-        "Store a file. Raises AgentError when it cannot be read."
+    def add_file(self, path: str | os.PathLike, title: str | None = None, source: str | None = None, kind: str | None = None, meta: dict | None = None) -> dict:
+        "Store a file; what is given takes the place of what the file says. Raises AgentError when it cannot be read."
         from ramabana.folders import add_file
-        return add_file(self.store, path)
+        return add_file(self.store, path, title, source, kind, meta)
 
     def add_files(self, paths: Iterable[str | os.PathLike], progress: bool = False) -> dict:
         "Store several files; those that cannot be read are listed in `skipped`."
@@ -154,6 +157,7 @@ class VaultReader(VaultWriter):
             as_of: float | str | None = None, mode: str = 'hybrid', shelf: str | None = None, pii: str | None = 'off', pii_ner: bool = False) -> recall.Found:
         "Sections that answer `q`, best first; `note` of the result tells of a leg that did not run."
         if as_of is not None: raise AgentError('as_of is not available in this version: versions(ref) lists what a document said before')
+        if shelf is not None and (name := safe_shelf(shelf)) not in self.shelves(): raise AgentError(f'no shelf {name!r}: there are {", ".join(self.shelves())}')
         if shelf is not None: return self.shelf(shelf).search(q, limit, kind, since, until, mode=mode, pii=pii, pii_ner=pii_ner)
         return self._gated(recall.search(self.store, q, limit, kind, since, until, mode), pii, pii_ner)
 

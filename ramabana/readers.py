@@ -238,9 +238,10 @@ def read_file(
     declared = _DECLARED.search(data[:4096]) if kind in ('html', 'data') else _COOKIE.match(data[:512])
     decoded = decode(data, next(filter(None, declared.groups()), b'').decode('ascii', 'replace') if declared else '')
     if not decoded.text.strip(): raise ReadError(name, 'empty', 'it has no content')
-    if kind == 'code': return Reading(decoded.text, _shown(name, path, root), 'code', dict(language=language), notes=decoded.notes)
+    parted = dict(parted=list(decoded.parted)) if decoded.parted else {}
+    if kind == 'code': return Reading(decoded.text, _shown(name, path, root), 'code', dict(language=language) | parted, notes=decoded.notes)
     reading = _READERS[kind](name, decoded.text)
-    return Reading(reading.text, reading.title, kind, reading.meta, reading.pages, decoded.notes + reading.notes)
+    return Reading(reading.text, reading.title, kind, reading.meta | parted, reading.pages, decoded.notes + reading.notes)
 
 def _shown(name: str, path: str | os.PathLike, root: str | os.PathLike | None) -> str:
     return name.replace(os.sep, '/') if root is not None else name_key(PurePath(path).name)

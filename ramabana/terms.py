@@ -22,12 +22,23 @@ _MARKS = re.compile('[\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b
     '\u0f18-\u0f84\u102b-\u103e\u1056-\u1060\u17b4-\u17d3\u1dc0-\u1dff\u20d0-\u20f0\u302a-\u302f\u3099\u309a\ufe00-\ufe0f\ufe20-\ufe2f]+')
 _UNSEEN = re.compile('[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]')
 
+def _alike() -> dict[str, str]:
+    "Letters, each with what it is written as in the index."
+    found = dict(zip('łŁøØđĐħĦıİðÐёЁأإآٱىیکة', 'lLoOdDhHiIdDеЕاااايي\u0643ه')) | {'ß': 'ss', 'ẞ': 'SS', 'æ': 'ae', 'Æ': 'AE', 'œ': 'oe', 'Œ': 'OE', 'þ': 'th', 'Þ': 'TH'}
+    for c in map(chr, [*range(0x370, 0x400), *range(0x1f00, 0x2000)]):
+        if (plain := _MARKS.sub('', unicodedata.normalize('NFD', c))) not in ('', c): found[c] = plain
+    return found
+
+_ALIKE = _alike()
+_UNLIKE = re.compile(f'[{"".join(_ALIKE)}]')
+
 def fold(
     text: str, # any text
 ) -> str:
     "`text` in the one form that the index and the query share."
     if text.isascii(): return text
-    return _MARKS.sub('', unicodedata.normalize('NFKC', _UNSEEN.sub('', text)))
+    plain = _MARKS.sub('', unicodedata.normalize('NFKC', _UNSEEN.sub('', text)))
+    return _UNLIKE.sub(lambda m: _ALIKE[m[0]], plain)
 
 # %% ../nbs/04a_terms.ipynb #00f5608b
 _DENSE = re.compile('[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff'

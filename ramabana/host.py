@@ -341,6 +341,8 @@ class LocalHost(SearchHost):
         super().__init__(roots, index=index, readonly=readonly, **kw)
         self.without -= ({'web'} if web else set()) | (set() if readonly else {'shell'})
 
+    def __repr__(self) -> str: return f'{type(self).__name__}({[str(root) for root in self._roots]})'
+
     def run_cmd(self, command: str, cwd: str | None = None, timeout: float = 120.0) -> Ran:
         "Run a line for the shell in a root or a folder inside one; after `timeout` seconds all it started is ended."
         self._may_change('run a command')

@@ -49,14 +49,22 @@ class VaultFile:
         if path is None: path, self.note_ = default_vault()
         self.store = Store(Engine(path, readonly), safe_shelf(store), encoder)
 
-    @property
-    def path(self) -> str: return self.store.engine.path
+    def __repr__(self) -> str: return f'{type(self).__name__}({self.path!r}, store={self.store.shelf!r})'
 
     @property
-    def db(self) -> Any: return self.store.engine.db
+    def path(self) -> str:
+        "The file, absolute; ':memory:' when there is none."
+        return self.store.engine.path
 
     @property
-    def encoder(self) -> Any: return self.store.encoder()
+    def db(self) -> Any:
+        "The file as a fastlite database, for SQL of your own. Do not write through it."
+        return self.store.engine.db
+
+    @property
+    def encoder(self) -> Any:
+        "What turns text into vectors here, or None when it cannot be had."
+        return self.store.encoder()
 
     def __enter__(self) -> Any: return self
 

@@ -165,6 +165,7 @@ class FileHost(NullHost):
         readonly: bool = False,                # whether to refuse writing
         **kw: Any,                             # for hosts that stand beside this one
     ):
+        if isinstance(roots, str | Path): raise TypeError(f'roots must be a list of folders, got {str(roots)!r} alone: write [{str(roots)!r}]')
         super().__init__(**kw)
         self.readonly = readonly
         for root in roots: self.add_root(root)

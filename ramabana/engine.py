@@ -34,6 +34,7 @@ _WORDS = {'BusyError': 'is locked by another process for longer than {wait} s: s
     'CorruptError': 'is damaged: `ramabana doctor --fix` rebuilds what can be derived, and a backup holds the rest',
     'NotADBError': 'is not a vault (not an SQLite file)',
     'IOError': 'could not be read or written by the operating system: check the disk; nothing was half done',
+    'ConnectionClosedError': 'is closed: open it again',
     'SchemaChangeError': 'was changed by another release of ramabana while it was open: open it again'}
 BUSY_WAIT = 30   # seconds that a statement waits for a lock
 

@@ -162,6 +162,7 @@ class VaultReader(VaultWriter):
             as_of: float | str | None = None, mode: str = 'hybrid', shelf: str | None = None, pii: str | None = 'off', pii_ner: bool = False) -> recall.Found:
         "Sections that answer `q`, best first; `note` of the result tells of a leg that did not run."
         if as_of is not None: raise AgentError('as_of is not available in this version: versions(ref) lists what a document said before')
+        if shelf is not None and safe_shelf(shelf) not in (there := self.store.shelves()): raise AgentError(f'no shelf {shelf!r} to search: there are {", ".join(there)}')
         if shelf is not None: return self.shelf(shelf).search(q, limit, kind, since, until, mode=mode, pii=pii, pii_ner=pii_ner)
         return self._gated(recall.search(self.store, q, limit, kind, since, until, mode), pii, pii_ner)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ramabana.memory import Vault
 
 # %% ../nbs/52_cli.ipynb #ad6e5516
-IN_SHELL = {'a search finds the ids': '`ramabana tree` lists them', 'say replace=True': 'say --replace', 'gone: no such file': 'no such file', 'gone: No such file': 'no such file',
+IN_SHELL = {'a search finds the ids': '`ramabana tree` lists them', 'say replace=True': 'say --replace', 'ask without them (pii_ner off)': 'ask without --names', 'nothing was marked': 'nothing was marked; `ramabana tree` lists what there is', 'gone: no such file': 'no such file', 'gone: No such file': 'no such file',
     'outside the root: it leads to': 'a link that leaves the folder: name it to add', '[Errno 13] ': '', '[Errno 2] ': ''}
 
 def in_shell(text: str) -> str:
@@ -285,15 +285,15 @@ def pii(*paths: str, names: bool = False, kind: str = '', json: bool = False) ->
     if json: print(as_json(told))
     else: show([part for n, f in enumerate(told['findings']) for part in (('\n' if n else '', ''), (f"{f['path']}:{f['line']}:{f['column']}: ", 'dim'), (f['kind'], 'bold yellow'),
         (f" ({f['why']}) ", 'dim'), (f['shown'], ''))])
-    for s in told['skipped']: tell(f"not looked at: {s['path']}: {s['error']}")
+    for s in told['skipped']: tell(in_shell(f"not looked at: {s['path']}: {s['error'].removeprefix(f'{s["path"]}: ')}"))
     return 1 if told['findings'] or told['skipped'] else 0
 
 def mark(ref: str = '', /, *, personal: bool = False, public: bool = False, reason: str = '', db: str = '', json: bool = False) -> int:
     """Say that a document is personal or is not; without a judgement, list those that were made.
 
     :param ref: the document's id, source, exact title or path
-    :param personal: withhold it whole while the gate is on
-    :param public: show it as it is, until its text changes
+    :param personal: a program that reads with the gate on (pii) gets none of it; the shell shows it still
+    :param public: the gate lets it pass as it is, until its text changes
     :param reason: why, for whoever reads the list
     :param db: the vault's file; without it $RAMABANA_VAULT, else ~/.vishalakshi/vault.db
     :param json: print JSON
@@ -304,7 +304,7 @@ def mark(ref: str = '', /, *, personal: bool = False, public: bool = False, reas
         told = [vault.mark_pii(ref, reason)] if personal else [vault.mark_not_pii(ref, reason)] if public else list(vault.marks(ref or None))
     if json: print(as_json(told))
     else: show([('\n'.join(f"{m['doc_id']}  {'personal' if m['value'] else 'public':<8}  {m['title']}{f'  ({m["reason"]})' if m['reason'] else ''}" for m in told if m['name'] == 'pii'), '')])
-    if not told: tell('nothing was judged')
+    if not told: tell('nothing was judged: `ramabana mark DOCUMENT --personal` or `--public` does')
     return 0 if told else 1
 
 # %% ../nbs/52_cli.ipynb #a06a060d

@@ -113,7 +113,7 @@ def hit_parts(
         parts += [(f'{n}. ', 'dim'), (hit.breadcrumb, 'bold cyan'), (f'\n   {hit.node_id}  {hit.kind}, {in_words(hit.age)} ago', 'dim')]
         if not hit.source.startswith(f'{hit.kind}:'): parts.append((f', {at_home(hit.source)}', 'dim'))
         if hit.pages: parts.append((f', page {hit.pages}', 'dim'))
-        if hit.stale: parts.append((', STALE', 'bold red'))
+        if hit.stale: parts.append((', STALE: its source is gone or has changed', 'bold red'))
         legs = {leg: place for leg, place in (hit.why or {}).items() if isinstance(place, dict) and 'rank' in place}
         if why: parts.append(('\n   ' + '; '.join(f'{leg}: rank {place["rank"]}, score {place["score"]:.2g}' for leg, place in legs.items()), 'dim'))
         for line in excerpt(hit.text, found): parts += [('\n   | ', 'dim'), *marked(line, found)]

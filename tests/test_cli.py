@@ -239,3 +239,21 @@ def test_ctrl_c_in_a_folder_says_what_became_of_it(db, tmp_path):
     said = job.communicate(timeout=60)[1]
     assert job.returncode == 130 and said.startswith('stopped: ') and said.count('\n') == 1
     assert 0 < held() < 4000 and ramabana('doctor', db=db).returncode == 0
+
+@pytest.mark.parametrize('data, kind, words', [('Café crème brûlée, à la carte'.encode('latin-1'), '', 'Café crème'), (b'<title>Box</title><main><h1>Fruit</h1><p>Thursdays</main>', 'html', 'Thursdays'),
+    (b'hello\x00needle', '', 'helloneedle'), ('# Über\n\n## Anfahrt\nMit der Bahn.\n'.encode('utf-16'), 'markdown', 'Mit der Bahn')])
+def test_standard_input_is_read_as_a_file_is(here, monkeypatch, capsys, db, data, kind, words):
+    from ramabana.cli import run
+    monkeypatch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(data)))
+    assert run(['add', '-', '--db', str(db), *(['--kind', kind] if kind else [])]) == 0
+    capsys.readouterr()
+    text = here('read', json.loads(here('search', words, '--json', '--limit', '1').stdout)[0]['node_id']).stdout
+    assert words in text and '<' not in text and '\ufffd' not in text
+
+@pytest.mark.parametrize('words', [['add', '-'], ['note', '-'], ['add', '-', '--kind', 'pdf']])
+def test_standard_input_that_is_no_text_is_refused(db, monkeypatch, capsys, words):
+    from ramabana.cli import run
+    monkeypatch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(bytes(range(256)) * 8)))
+    assert run([*words, '--db', str(db)]) == 1
+    said = capsys.readouterr()
+    assert 'standard input' in said.err and not said.out

@@ -41,7 +41,7 @@ def document(
     with store.engine.read():
         number = find(store, ref, only=True)
         row = None if number is None else doc(store, store.engine.rows('select uid from docs where id = ?', (number,))[0][0])
-        if row is None: raise AgentError(f'no document {str(ref)!r}: memory_tree lists what there is')
+        if row is None: raise AgentError(f'no document {str(ref)!r}: a search finds the ids')
         text = store.engine.rows('select text from texts where doc = (select coalesce(same_as, id) from docs where uid = ?)', (row['doc_id'],))
         return row | dict(text=text[0][0])
 
@@ -106,7 +106,7 @@ def resolve(
         found = store.engine.rows('select c.doc, c.node from chunks c join docs d on d.id = c.doc where c.cid = ? and d.shelf = ?', (bytes.fromhex(name), store.id))
         if found: return found[0]
     near = nearest(store, name)
-    raise AgentError(f'no section {str(ref)!r}: {"the nearest are " + ", ".join(near) if near else "the vault is empty"}; memory_tree lists all')
+    raise AgentError(f'no section {str(ref)!r}: {"the nearest are " + ", ".join(near) if near else "the vault is empty"}; a search finds the ids')
 
 def nearest(store: Store, name: str) -> list[str]:
     "Up to three node ids whose document id begins like `name`, else of the newest documents."
@@ -177,7 +177,7 @@ def versions(
 ) -> list[dict]:   # oldest first: seq, title, at (epoch seconds: when it was filed), text
     "What a document said before. Raises AgentError when there is no such document."
     number = find(store, ref, only=True)
-    if number is None: raise AgentError(f'no document {str(ref)!r}: memory_tree lists what there is')
+    if number is None: raise AgentError(f'no document {str(ref)!r}: a search finds the ids')
     return [dict(zip(('seq', 'title', 'at', 'text'), row)) for row in store.engine.rows('select seq, title, at, text from versions where doc = ? order by seq', (number,))]
 
 def stats(

@@ -230,4 +230,4 @@ def default_vault() -> tuple[Path, str]:
     first = Path('~/.vishalakshi/vault.db').expanduser()
     if whose(first) != 'other': return first, ''
     ours = data_folder()/'vault.db'
-    return ours, f'{first} belongs to another program, so the vault is {ours}: `ramabana import {first}` brings its documents over'
+    return ours, f'{first} belongs to another program, so the vault is {ours}: `ramabana import {first}`, of a later version, brings its documents over'

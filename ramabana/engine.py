@@ -30,7 +30,7 @@ log = logging.getLogger('ramabana.engine')
 _WORDS = {'BusyError': 'is locked by another process for longer than {wait} s: see which one holds it, or try again',
     'LockedError': 'is locked by another process: try again',
     'FullError': 'cannot be written, the disk is full: make room and try again; nothing was changed',
-    'ReadOnlyError': 'is read-only: open it with readonly=True, or make the file and its folder writable',
+    'ReadOnlyError': 'is read-only: make the file and its folder writable, or copy it to a folder that is',
     'CantOpenError': 'cannot be opened: check that its folder exists and that this user may read and write there',
     'PermissionsError': 'cannot be opened: this user may not read and write it',
     'CorruptError': 'is damaged: `ramabana doctor --fix` rebuilds what can be derived, and a backup holds the rest',
@@ -117,7 +117,7 @@ def refuse_unusable(
         with told(str(path)): whose = 'ours' if _ours_inside(path) else 'foreign'
     if whose == 'not SQLite': raise VaultError(f'{path} is not a vault (not an SQLite file): name another file, or move this one away; nothing in it was changed')
     if whose == 'foreign':
-        raise VaultError(f'{path} belongs to another program: `ramabana import {path}` reads it into a vault of its own; nothing in it was changed')
+        raise VaultError(f'{path} belongs to another program: name another file; nothing in it was changed (reading it, `ramabana import {path}`, comes with a later version)')
 
 def _ours_inside(path: Path) -> bool:
     "Whether a file that names no owner in its header is a vault in the making: empty, or with the owner still in its log."

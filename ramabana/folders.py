@@ -67,7 +67,7 @@ MANY = 5_000   # chunks written, after which the full-text index is put in order
 
 def new_report(folder: str) -> dict:
     "An empty account of adding files."
-    return dict(folder=folder, added=0, updated=0, unchanged=0, removed=[], pruned=0, skipped=[], chunks=0, notes=[])
+    return dict(folder=folder, added=0, updated=0, unchanged=0, removed=[], pruned=0, skipped=[], left_out={}, chunks=0, notes=[])
 
 def flush(store: Store, batch: list[Draft], report: dict) -> None:
     "Write `batch` and count it."
@@ -134,11 +134,12 @@ def add_dir(
     prune: bool = False,          # forget documents whose file is gone
     progress: bool = False,       # a bar on a terminal
     patterns: Sequence[str] = (), # only these, as in .gitignore: '*.md'
-) -> dict:                        # folder, added, updated, unchanged, removed: [sources], pruned, skipped: [{path, error}], chunks, notes
+) -> dict:                        # folder, added, updated, unchanged, removed: [sources], pruned, skipped: [{path, error}], left_out: {rule: how many}, chunks, notes
     "Store the files of a folder. Raises AgentError when it is not there, so that an unmounted disk never looks like an empty folder."
     before = [source for source, in store.engine.rows('select source from docs where shelf = ? and (mtime is not null or bytes is not null)', (store.id,))]
     walk = walk_folder(folder, patterns)
     report = new_report(walk.root)
+    report['left_out'] = dict(walk.left_out)
     files, doubles = walk.by_key()
     report['skipped'] += [dict(path=s.path, error=s.reason) for s in [*walk.skipped, *doubles]]
     store_files(store, files.values(), report, walk.root, progress)

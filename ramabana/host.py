@@ -165,6 +165,7 @@ class FileHost(NullHost):
         readonly: bool = False,                # whether to refuse writing
         **kw: Any,                             # for hosts that stand beside this one
     ):
+        if isinstance(roots, str | Path): raise TypeError(f'roots must be a list of folders, got {str(roots)!r} alone: write [{str(roots)!r}]')
         super().__init__(**kw)
         self.readonly = readonly
         for root in roots: self.add_root(root)
@@ -340,6 +341,8 @@ class LocalHost(SearchHost):
     ):
         super().__init__(roots, index=index, readonly=readonly, **kw)
         self.without -= ({'web'} if web else set()) | (set() if readonly else {'shell'})
+
+    def __repr__(self) -> str: return f'{type(self).__name__}({[str(root) for root in self._roots]})'
 
     def run_cmd(self, command: str, cwd: str | None = None, timeout: float = 120.0) -> Ran:
         "Run a line for the shell in a root or a folder inside one; after `timeout` seconds all it started is ended."

@@ -49,14 +49,22 @@ class VaultFile:
         if path is None: path, self.note_ = default_vault()
         self.store = Store(Engine(path, readonly), safe_shelf(store), encoder)
 
-    @property
-    def path(self) -> str: return self.store.engine.path
+    def __repr__(self) -> str: return f'{type(self).__name__}({self.path!r}, store={self.store.shelf!r})'
 
     @property
-    def db(self) -> Any: return self.store.engine.db
+    def path(self) -> str:
+        "The file, absolute; ':memory:' when there is none."
+        return self.store.engine.path
 
     @property
-    def encoder(self) -> Any: return self.store.encoder()
+    def db(self) -> Any:
+        "The file as a fastlite database, for SQL of your own. Do not write through it."
+        return self.store.engine.db
+
+    @property
+    def encoder(self) -> Any:
+        "What turns text into vectors here, or None when it cannot be had."
+        return self.store.encoder()
 
     def __enter__(self) -> Any: return self
 
@@ -157,7 +165,7 @@ class VaultReader(VaultWriter):
             as_of: float | str | None = None, mode: str = 'hybrid', shelf: str | None = None, pii: str | None = 'off', pii_ner: bool = False) -> recall.Found:
         "Sections that answer `q`, best first; `note` of the result tells of a leg that did not run."
         if as_of is not None: raise AgentError('as_of is not available in this version: versions(ref) lists what a document said before')
-        if shelf is not None and (name := safe_shelf(shelf)) not in self.shelves(): raise AgentError(f'no shelf {name!r}: there are {", ".join(self.shelves())}')
+        if shelf is not None and safe_shelf(shelf) not in (there := self.store.shelves()): raise AgentError(f'no shelf {shelf!r} to search: there are {", ".join(there)}')
         if shelf is not None: return self.shelf(shelf).search(q, limit, kind, since, until, mode=mode, pii=pii, pii_ner=pii_ner)
         return self._gated(recall.search(self.store, q, limit, kind, since, until, mode), pii, pii_ner)
 

@@ -96,6 +96,9 @@ def worker_vault(opening: Opening) -> Any:
 
 def open_again(opening: Opening, wait: bool) -> None:
     "Open in the background unless it is open; after a failure once more."
+    if opening.error and opening._thread:   # it may be about to hear of the failure, and would keep it from being tried again
+        opening._asked.set()
+        opening._thread.join()
     if opening.vault is None and not (opening._thread and opening._thread.is_alive()):
         opening.error = ''
         start_opening(opening, pause=0)

@@ -92,7 +92,9 @@ def left_out(
     "The rule by which a name alone is left out."
     if name[0] == '.' and (not hidden or name == '.git'): return 'hidden'
     if folder: return '' if build or not (name in BUILD_FOLDERS or name.endswith('.egg-info')) else 'build'
-    return 'binary' if name.rpartition('.')[2].lower() in BINARY and '.' in name else ''
+    ending = name.rpartition('.')[2].lower() if '.' in name else ''
+    for log in ('-wal', '-shm', '-journal'): ending = ending.removesuffix(log)   # SQLite keeps them beside an open database
+    return 'binary' if ending in BINARY else ''
 
 # %% ../nbs/13b_walk.ipynb #a31987db
 class _Visit:

@@ -193,3 +193,67 @@ def test_a_given_title_outlives_changes_of_the_file(db, tmp_path):
     assert json.loads(ramabana('search', 'tea', '--mode', 'text', '--json', db=db).stdout)[0]['title'] == 'Crates'
     ramabana('add', str(tmp_path/'d'/'boxes.md'), '--title', 'Baskets', db=db)
     assert ramabana('tree', 'Baskets', db=db).returncode == 0 and ramabana('tree', 'Crates', db=db).returncode == 1
+
+def test_a_hit_names_its_file(here, docs, monkeypatch):
+    monkeypatch.setenv('HOME', str(docs.parent))
+    here('add', str(docs/'line 1.md'))
+    here('note', 'the tram is late')
+    shown = here('search', 'tram').stdout
+    assert ', ~/docs/line 1.md\n' in shown and 'note:' not in shown
+
+def test_what_the_rules_leave_out_is_counted(here, docs):
+    (docs/'photo.png').write_bytes(b'PNG')
+    (docs/'.hidden.md').write_text('hidden')
+    assert '1 binary by name, 1 hidden' in here('add', str(docs)).stdout
+    assert json.loads(here('add', str(docs), '--json').stdout)[0]['left_out'] == dict(binary=1, hidden=1)
+
+def test_errors_speak_the_language_of_the_shell(here, docs, tmp_path, capsys):
+    here('add', str(docs))
+    copy = str(tmp_path/'copy.db')
+    here('backup', copy)
+    told = [here(*words).stderr for words in (['read', 'nope'], ['backup', copy], ['read'], ['forget'], ['add', '/no/such/file'], ['add', 'https://example.org/page'])]
+    for said, word in zip(told, ('`ramabana tree`', '--replace', ' ID ', ' REF ', 'no such file', 'save it as HTML')): assert word in said, said
+    from ramabana.cli import run
+    assert (run(['pii', '/no/such/file']), run(['pii', str(docs), '--names'])) == (1, 1)
+    told += capsys.readouterr().err.splitlines()
+    assert told[-2] == 'not looked at: /no/such/file: no such file' and '--names' in told[-1]
+    assert not re.search('memory_|pii_ner|=True|--id|--ref|gone|Errno', ''.join(told)), told
+
+def test_a_kind_that_is_not_there_is_told(here, docs):
+    here('add', str(docs))
+    said = here('search', 'tram', '--kind', 'md')
+    assert said.returncode == 1 and "no document is of kind 'md': there are markdown" in said.stderr
+    assert here('search', 'tram', '--limit', '0').returncode == 2
+    assert 'markdown' in here('add', '-', '--kind', 'markdwn', stdin='# Post\n').stderr
+
+def test_ctrl_c_in_a_folder_says_what_became_of_it(db, tmp_path):
+    (tmp_path/'many').mkdir()
+    for n in range(4000): (tmp_path/'many'/f'{n}.md').write_text(f'# Line {n}\n\n' + f'The tram {n} stops at the river, then at bridge {n}.\n' * 20)
+    job = subprocess.Popen([*COMMAND, 'add', str(tmp_path/'many'), '--db', str(db)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def held():
+        said = ramabana('info', '--json', db=db) if db.exists() else None
+        return json.loads(said.stdout)['docs'] if said and said.stdout else 0
+    until = time.monotonic() + 60
+    while not held() and time.monotonic() < until: time.sleep(0.05)
+    job.send_signal(signal.SIGINT)
+    said = job.communicate(timeout=60)[1]
+    assert job.returncode == 130 and said.startswith('stopped: ') and said.count('\n') == 1
+    assert 0 < held() < 4000 and ramabana('doctor', db=db).returncode == 0
+
+@pytest.mark.parametrize('data, kind, words', [('Café crème brûlée, à la carte'.encode('latin-1'), '', 'Café crème'), (b'<title>Box</title><main><h1>Fruit</h1><p>Thursdays</main>', 'html', 'Thursdays'),
+    (b'hello\x00needle', '', 'helloneedle'), ('# Über\n\n## Anfahrt\nMit der Bahn.\n'.encode('utf-16'), 'markdown', 'Mit der Bahn')])
+def test_standard_input_is_read_as_a_file_is(here, monkeypatch, capsys, db, data, kind, words):
+    from ramabana.cli import run
+    monkeypatch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(data)))
+    assert run(['add', '-', '--db', str(db), *(['--kind', kind] if kind else [])]) == 0
+    capsys.readouterr()
+    text = here('read', json.loads(here('search', words, '--json', '--limit', '1').stdout)[0]['node_id']).stdout
+    assert words in text and '<' not in text and '\ufffd' not in text
+
+@pytest.mark.parametrize('words', [['add', '-'], ['note', '-'], ['add', '-', '--kind', 'pdf']])
+def test_standard_input_that_is_no_text_is_refused(db, monkeypatch, capsys, words):
+    from ramabana.cli import run
+    monkeypatch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(bytes(range(256)) * 8)))
+    assert run([*words, '--db', str(db)]) == 1
+    said = capsys.readouterr()
+    assert 'standard input' in said.err and not said.out

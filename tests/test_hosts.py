@@ -333,3 +333,15 @@ def test_importing_loads_nothing_heavy():
     code = 'import sys, ramabana.vault, ramabana.tools\nprint(*sorted({m.split(".")[0] for m in sys.modules}))'
     loaded = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert not set(loaded) & {'fastcore', 'fastlite', 'apsw', 'numpy', 'numkong', 'rgapi', 'model2vec', 'litesearch', 'tomlkit', 'pydantic_ai', 'asyncio', 'sqlite3'}
+
+def test_a_warm_start_that_still_sleeps_does_not_keep_a_vault_shut(tmp_path):
+    from ramabana.opening import Opening, open_again, start_opening
+    (tmp_path/'v.db').write_bytes(b'not a database' * 50)
+    opening = Opening(tmp_path/'v.db', None, print)
+    start_opening(opening, pause=30)
+    opening._open()   # somebody else heard of the failure first
+    assert opening.error and opening._thread.is_alive()
+    (tmp_path/'v.db').unlink()
+    open_again(opening, wait=True)
+    assert not opening.error and opening.vault is not None
+    opening.vault.close()

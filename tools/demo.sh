@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tools/python.sh
 venv
+echo 'Installing into .venv (about a minute the first time) ...'
 "$PY" -m pip install -q --disable-pip-version-check -e . </dev/null
 db=.demo/vault.db
 mkdir -p .demo

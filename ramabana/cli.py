@@ -6,15 +6,14 @@ Docs: https://example.github.io/ramabana/cli.html.md"""
 
 # %% auto #0
 __all__ = ['IN_SHELL', 'STDIN', 'KINDS', 'ENDINGS', 'LEFT_OUT', 'INFO', 'COMMANDS', 'HELP', 'AFTER', 'in_shell', 'open_vault',
-           'spoken', 'add', 'add_one', 'add_input', 'add_named', 'add_lines', 'note', 'forget', 'search', 'read',
-           'tree', 'info', 'doctor', 'backup', 'pii', 'mark', 'build', 'run', 'main']
+           'spoken', 'add', 'add_one', 'add_input', 'add_lines', 'note', 'forget', 'search', 'read', 'tree', 'info',
+           'doctor', 'backup', 'pii', 'mark', 'build', 'run', 'main']
 
 # %% ../nbs/52_cli.ipynb #8e5eaae3
 import os
 import re
 import sys
 from contextlib import redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from .core import AgentError, VaultError
@@ -77,7 +76,7 @@ def add(*paths: str, title: str = '', source: str = '', kind: str = '', prune: b
     """
     folders = [path for path in paths if Path(path).expanduser().is_dir()]
     named = dict(title=title, source=source, kind=kind)
-    if not paths: raise ValueError('name a file, a folder, or - for standard input')
+    if not paths or '' in paths: raise ValueError('name a file, a folder, or - for standard input')
     if any(named.values()) and (folders or len(paths) > 1): raise ValueError('--title, --source and --kind are for a single file or standard input')
     if pages := [path for path in paths if re.match(r'https?://', path)]: raise AgentError(f'{pages[0]} is a web page, and this version reads files only: save it as HTML and add the file')
     if prune and not folders: raise ValueError('--prune is for folders: it forgets documents whose file is gone from one')
@@ -108,7 +107,7 @@ def add_one(
     "Keep one thing that was named, with a progress bar when standard error is a terminal."
     if what == STDIN: return add_input(vault, title, source, kind)
     if isinstance(what, str) and not Path(what).expanduser().is_dir():
-        return add_named(vault, what, title, source, kind) if title or source or kind else vault.add_file(what)
+        return vault.add_file(what, title or None, source or None, kind or None)
     with redirect_stdout(sys.stderr):   # where the bar is drawn
         said = vault.add_files(what, progress=True) if isinstance(what, tuple) else vault.add_dir(Path(what), prune=prune, progress=True)
     if sys.stderr and sys.stderr.isatty(): tell()
@@ -126,20 +125,6 @@ def add_input(vault: 'Vault', title: str, source: str, kind: str) -> dict:
     for note in reading.notes: tell(f'{name}: {note}')
     meta = dict(reading.meta) | ({'pages': [list(page) for page in reading.pages]} if reading.pages else {})
     return vault.add(reading.text, title or (reading.title if reading.title != name else None), source or None, kind or reading.kind, meta)
-
-def add_named(vault: 'Vault', path: str, title: str, source: str, kind: str) -> dict:
-    "Keep a file under a title, source or kind of its own."
-    from ramabana.files import name_key
-    from ramabana.folders import draft_of
-    from ramabana.readers import read_file
-    from ramabana.store import write
-    real = os.path.realpath(os.path.expanduser(path))
-    reading = read_file(real)
-    meta = dict(reading.meta) | (dict(titled=True) if title else {})
-    reading = replace(reading, title=title or reading.title, kind=kind or reading.kind, meta=meta)
-    if source: return write(vault.store, [draft_of(vault.store, reading, source)])[0]
-    found = os.stat(real)   # kept, so that adding its folder later does not read the file again while it is unchanged
-    return write(vault.store, [draft_of(vault.store, reading, name_key(real), found.st_mtime, found.st_size)])[0]
 
 LEFT_OUT = dict(binary='binary by name', build='made by tools', hidden='hidden', ignored='in .gitignore', link='linked within', pattern='not asked for')
 

@@ -6,7 +6,7 @@ Docs: https://example.github.io/ramabana/config.html.md"""
 
 # %% auto #0
 __all__ = ['VARIABLES', 'VAULT_MARK', 'env', 'offline', 'threads', 'config_path', 'data_folder', 'setting', 'set_setting',
-           'whose', 'default_vault']
+           'header', 'owner', 'default_vault']
 
 # %% ../nbs/01_config.ipynb #fdfbdf9a
 import os
@@ -211,23 +211,29 @@ def set_setting(
 VAULT_MARK = b'RMBV'  # the application id of a vault's file, bytes 68 to 71
 _MAGIC = b'SQLite format 3\x00'
 
-def whose(
+def header(
     path: Path,  # a file, there or not
-) -> str:        # 'nobody' (nothing there yet), 'ours' (a vault), 'other' (another program's file)
-    "Whose file lies at `path`, told from its first 100 bytes. Raises AgentError when it cannot be read."
+) -> bytes:      # b'' when it is not there
+    "The first 100 bytes of a file. Raises OSError when it cannot be read."
     try:
-        with open(path, 'rb') as f: head = f.read(100)
-    except FileNotFoundError: return 'nobody'
-    except OSError as e: raise AgentError(f'{path} cannot be read ({e.strerror}): name another vault with $RAMABANA_VAULT') from e
-    if not head: return 'nobody'
-    if not head.startswith(_MAGIC): return 'other'
-    if head[68:72] == VAULT_MARK: return 'ours'
-    return 'nobody' if head[68:72] == bytes(4) and int.from_bytes(head[28:32]) <= 1 else 'other'
+        with open(path, 'rb') as f: return f.read(100)
+    except FileNotFoundError: return b''
+
+def owner(
+    head: bytes, # from `header`
+) -> str:        # 'new' (nothing there yet), 'ours' (a vault), 'unsure' (no owner named), 'not SQLite', 'foreign'
+    "Whose file has this header."
+    if not head: return 'new'
+    if len(head) < 100 or not head.startswith(_MAGIC): return 'not SQLite'
+    mark = head[68:72]
+    return 'ours' if mark == VAULT_MARK else 'foreign' if mark != bytes(4) else 'unsure'
 
 def default_vault() -> tuple[Path, str]:
     "The vault's file of those who name none, and a note for the user ('' when there is nothing to say). Opens no database."
     if said := env('VAULT'): return (Path(said) if said == ':memory:' else Path(said).expanduser()), ''
     first = Path('~/.vishalakshi/vault.db').expanduser()
-    if whose(first) != 'other': return first, ''
+    try: head = header(first)
+    except OSError as e: raise AgentError(f'{first} cannot be read ({e.strerror}): name another vault with $RAMABANA_VAULT') from e
+    if owner(head) in ('new', 'ours') or owner(head) == 'unsure' and int.from_bytes(head[28:32]) <= 1: return first, ''
     ours = data_folder()/'vault.db'
     return ours, f'{first} belongs to another program, so the vault is {ours}: `ramabana import {first}`, of a later version, brings its documents over'

@@ -78,6 +78,7 @@ def gated(
         items = record if isinstance(record, list) else [record]
         said = judged(store, {_document(item, doc_id) for item in items}) if store else {}
         shown = [_one(item, policy, names, said.get(_document(item, doc_id))) for item in items]
+    except AgentError: raise      # its words are ours, and quote nothing
     except Exception as e: raise AgentError(f'the gate on personal data failed ({type(e).__name__}): nothing is shown') from None
     if not isinstance(record, list): return shown[0]
     shown = type(record)(shown)

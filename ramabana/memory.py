@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from . import catalog, recall, upkeep
+from .backup import backup
 from .config import default_vault
 from .core import AgentError, Hit, Section
-from .engine import Engine, backup
+from .engine import Engine
 from .marks import PERSONAL, gated, mark, marks
 from .names import safe_shelf
 from .store import Store, draft, forget, storable, write

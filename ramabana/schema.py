@@ -9,9 +9,10 @@ __all__ = ['APPLICATION_ID', 'VERSION', 'DDL', 'FTS_WEIGHTS', 'MIGRATIONS', 'quo
 
 # %% ../nbs/09_schema.ipynb #810e7785
 import re
+from .config import VAULT_MARK
 
 # %% ../nbs/09_schema.ipynb #87d3b251
-APPLICATION_ID = int.from_bytes(b'RMBV')  # bytes 68 to 71 of the file
+APPLICATION_ID = int.from_bytes(VAULT_MARK)  # bytes 68 to 71 of the file
 VERSION = 1                               # of the layout, in pragma user_version
 
 # %% ../nbs/09_schema.ipynb #7326e707

@@ -237,12 +237,15 @@ def write(
     "Store documents, all of them in one transaction or none. Raises VaultError."
     drafts = list(drafts)
     fresh = [doc for doc in drafts if not unchanged(store, doc)]
-    if vectors is None: vectors = encode_chunks(store, fresh) if fresh else {}
+    missing = ''
+    if vectors is None:
+        vectors = encode_chunks(store, fresh) if fresh else {}
+        if fresh and store.encoder() is None: missing = f'found by word only until it is encoded: {store.encoder_note}'
     if not fresh: return [told(store, doc, changed=False) for doc in drafts]
     with store.engine.write():
         if vectors: store.record_encoder(store.encoder())
         done = [_write_one(store, doc, vectors) for doc in drafts]
-    return done
+    return [said | dict(note='; '.join(filter(None, (said.get('note'), missing)))) if missing and said['changed'] else said for said in done]
 
 def unchanged(store: Store, doc: Draft) -> bool:
     "Whether the vault holds this very document under this source."

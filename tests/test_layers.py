@@ -8,7 +8,7 @@ PACKAGE = Path(__file__).resolve().parent.parent/'ramabana'
 LAYERS = '''core names config
 pii_view pii_labels pii_checks pii_patterns pii_address pii_secrets pii_names pii
 sections terms encode fuse
-schema engine vectors store catalog marks recall upkeep
+schema engine backup vectors store catalog marks recall upkeep
 topics files ignore walk markup readers folders scan watches
 code federate localmodel ask memory
 gitio learned

@@ -1,7 +1,10 @@
 """What the vault bears: damaged files, odd paths, forks, full disks, and input that nobody expects."""
 import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from ramabana.core import AgentError, VaultError
@@ -260,3 +263,29 @@ def test_a_damaged_document_is_an_error_that_changes_nothing(tmp_path):
         assert any('damaged' in p for p in vault.check()['problems'])
         with pytest.raises(VaultError, match='backup'): vault.rebuild()
         assert vault.stats()['docs'] == 60 and len(vault.search('rivers', mode='text', limit=5)) <= 5
+
+# -- a folder where nothing may be written
+
+ASK = '''
+import os, sys
+from urllib.parse import quote
+from ramabana.memory import Vault
+with Vault(':memory:', encoder=lambda texts: [[1.0]]*len(texts)) as warm:      # whoever is nobody may not read the library
+    warm.note('a zebra')
+    warm.search('zebra'), warm.check()
+if not os.getuid(): os.setgid(65534); os.setuid(65534)
+with Vault(sys.argv[1], encoder=lambda texts: [[1.0]]*len(texts), readonly=True) as vault: print(vault.search('zebra', mode='text')[0].text, vault.check()['ok'])
+'''
+
+def test_a_vault_in_a_read_only_folder_is_read():
+    with tempfile.TemporaryDirectory() as folder:
+        shut = Path(folder)/'shut'
+        shut.mkdir()
+        with Vault(shut/'v.db') as vault: vault.note('a zebra crossed')
+        (shut/'v.db').chmod(0o444)
+        Path(folder).chmod(0o755)
+        shut.chmod(0o555)
+        try: done = subprocess.run([sys.executable, '-c', ASK, str(shut/'v.db')], capture_output=True, text=True, timeout=60)
+        finally: shut.chmod(0o755)
+        assert (done.stdout.strip(), done.stderr) == ('a zebra crossed True', '')
+        assert os.listdir(shut) == ['v.db']

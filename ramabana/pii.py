@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .core import AgentError
 from .pii_address import addresses
+from .pii_names import names_in
 from .pii_patterns import Span, number_spans
 from .pii_secrets import secrets
 from .pii_view import view_of
@@ -49,14 +49,14 @@ def find_pii(
     kinds: Iterable[str] | None = None,  # only these of KINDS; None for all
     region: str | None = None,           # ISO code of the country whose phone numbers are written without prefix; None tries the large ones
 ) -> list[Finding]:                      # in order of place, never overlapping
-    "What is personal or secret in `text`. Raises TypeError for what is no string, ValueError for an unknown kind, AgentError for `names`, which this version cannot see."
+    "What is personal or secret in `text`. Raises TypeError for what is no string, ValueError for an unknown kind, AgentError when `names` are wanted and their model can't be read."
     if not isinstance(text, str): raise TypeError(f'text must be a string, got {type(text).__name__}')
-    if names: raise AgentError('names of people are not recognised in this version: ask without them (pii_ner off); nothing was shown')
     wanted = set(KINDS if kinds is None else [kinds] if isinstance(kinds, str) else kinds)
     if unknown := wanted - set(KINDS): raise ValueError(f'unknown kinds {sorted(unknown)}: choose from {", ".join(KINDS)}')
     view = view_of(text)
-    spans = [*number_spans(view.text, region), *secrets(view.text), *addresses(view.text)]
-    found = [Finding(*view.source_span(s.start, s.end), s.kind, s.score, s.why) for s in _merged(spans)]
+    spans = _merged([*number_spans(view.text, region), *secrets(view.text), *addresses(view.text)])
+    if names: spans = sorted([*spans, *names_in(view.text, spans)])
+    found = [Finding(*view.source_span(s.start, s.end), s.kind, s.score, s.why) for s in spans]
     return [f for f in found if f.kind in wanted]
 
 # %% ../nbs/03_pii.ipynb #4b02f5f9

@@ -7,13 +7,14 @@ Docs: https://example.github.io/ramabana/pii_names.html.md"""
 # %% auto #0
 __all__ = ['SLOTS', 'MODEL', 'Model', 'slot', 'read_model', 'model', 'candidates', 'forget_words', 'names_in']
 
-# %% ../nbs/03g_pii_names.ipynb #f0ca3c5e
+# %% ../nbs/03g_pii_names.ipynb #38928f86
 import json
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 from .core import AgentError
@@ -21,15 +22,15 @@ from .pii_labels import plain
 from .pii_patterns import Span
 from .pii_words import AROUND, EDGE, PLACES, WORDY, Token, Word, hints, lists, packed, pair_features, tokens, word_features, word_of
 
-# %% ../nbs/03g_pii_names.ipynb #62a7b424
+# %% ../nbs/03g_pii_names.ipynb #1a88dd97
 SLOTS = 1 << 18        # of the table of weights
 MODEL = 'names.bin.xz'
 
 class Model(NamedTuple):
     "Weights of the tagger."
-    table: bytes                          # SLOTS × 3, unsigned, 128 is zero
-    steps: tuple[tuple[float, ...], ...]  # steps[before][label], in the table's unit
-    bias: float                           # added to 'outside': how sure a name has to be
+    table: dict[int, tuple[int, int, int]]  # slot → weights of outside, begin and inside; a slot that is not there weighs nothing
+    steps: tuple[tuple[float, ...], ...]    # steps[before][label], in the same unit
+    bias: float                             # added to 'outside': how sure a name has to be
 
 def slot(
     feature: str, # place and sign
@@ -44,11 +45,12 @@ def read_model(
     "The model in `raw`. Raises AgentError when it is damaged or belongs to other lists."
     try:
         size, = struct.unpack_from('<I', raw)
-        head, table = json.loads(raw[4:4 + size]), raw[4 + size:]
-        steps = tuple(tuple(map(float, row)) for row in head['steps'])
-        if len(table) != SLOTS * 3 or [len(row) for row in steps] != [3, 3, 3]: raise ValueError('wrong size')
-        if head['crc'] != crc32(table) or head['lists'] != lists_crc: raise ValueError('wrong checksum')
-        return Model(table, steps, float(head['bias']))
+        head, body = json.loads(raw[4:4 + size]), raw[4 + size:]
+        n, steps = len(body) // 7, tuple(tuple(map(float, row)) for row in head['steps'])
+        if not n or len(body) != 7 * n or [len(row) for row in steps] != [3, 3, 3]: raise ValueError('wrong size')
+        if head['crc'] != crc32(body) or head['lists'] != lists_crc: raise ValueError('wrong checksum')
+        weights = struct.unpack(f'<{n}I{3 * n}b', body)
+        return Model(dict(zip(weights[:n], zip(*[iter(weights[n:])] * 3, strict=True), strict=True)), steps, float(head['bias']))
     except (struct.error, ValueError, KeyError, TypeError) as e:
         raise AgentError(f'data/pii/{MODEL} is damaged or made for other lists ({e}): install ramabana again, or ask without names (pii_ner off); nothing was shown') from None
 
@@ -57,7 +59,7 @@ def model() -> Model:
     "The shipped model, read at the first name that is looked for. Raises AgentError when it is missing or damaged."
     return read_model(packed(MODEL), lists().crc)
 
-# %% ../nbs/03g_pii_names.ipynb #72cebf79
+# %% ../nbs/03g_pii_names.ipynb #4d4c51a9
 _INNER = frozenset("de del della di da do dos das du des la le van von der den ten ter zu zur af av bin ibn al el y e und of".split()) | set(".-'’+")
 _NEVER = -1e6
 _ANNOTATIONS = frozenset('override deprecated param params returns throws dataclass classmethod staticmethod autowired component injectable nullable notnull charset'.split())
@@ -94,8 +96,9 @@ def candidates(
         end = token.end
         if form == 'h': good = _is_handle(text, token, word)
         elif form[0] not in WORDY: good = token.word in _INNER
-        elif form != 'xx' or small: good = True
-        elif word.listed: good = len(word.low) > 2 and not word.group
+        elif word.group and not word.listed and not word.cue and len(word.low) > 3: good = False
+        elif form != 'xx': good = True
+        elif word.listed or small: good = len(word.low) > 2 and not (word.group and not small) or token.word in _INNER
         else: good = token.word in _INNER
         if good and form[0] in 'Xxo':
             after = text[end] if end < n else ''
@@ -108,47 +111,56 @@ def _candidate_words(text: str) -> list[str]:
     found = tokens(text)
     return [t.word for t, good in zip(found, candidates(text, found, [word_of(t.word) for t in found]), strict=True) if word_of(t.word).form[0] in WORDY and good]
 
-# %% ../nbs/03g_pii_names.ipynb #6a1245d6
+# %% ../nbs/03g_pii_names.ipynb #76325d84
+_KEPT = 12_000     # words
 _words: dict[str, Word] = {}
-_sums: dict[str, tuple] = {}
-_signs: dict[str, tuple] = {}
-
-def _kept(cache: dict, key: str, make: Callable[..., Any], *more: Any) -> Any:
-    "What `make` says of `key`, kept for the next time it comes."
-    if len(cache) > 30_000: cache.clear()
-    cache[key] = out = make(key, *more)
-    return out
+_sums: dict[str, list] = {}
+_pairs: dict[str, tuple] = {}
+_PREFIX = {place: crc32(str(place).encode()) for place in PLACES}     # the checksum of a sign goes on from that of its place
 
 def forget_words() -> None:
     "Drop what is kept of words: it belongs to one model."
-    for cache in (_words, _sums, _signs): cache.clear()
+    for kept in (_words, _sums, _pairs): kept.clear()
 
-def _sign_weights(sign: str, table: bytes) -> tuple[int, int, int]:
-    at = 3 * slot(sign)
-    return table[at] - 128, table[at + 1] - 128, table[at + 2] - 128
+def _known(word: str) -> Word:
+    "What is known of a word, kept for the next time it comes."
+    if len(_words) >= _KEPT: forget_words()
+    _words[word] = out = word_of(word)
+    return out
 
-def _own_sums(word: str, table: bytes) -> tuple:
-    "The sums of a word's own weights at each of PLACES."
-    signs, out = word_features(word_of(word)), []
-    for place in PLACES:
-        at = [3 * slot(f'{place}{sign}') for sign in signs if sign[0] in AROUND[place]]
-        out.append(tuple(sum(table[n + label] for n in at) - 128 * len(at) for label in range(3)))
-    return tuple(out)
-
-# %% ../nbs/03g_pii_names.ipynb #abbd1384
-def _score(k: int, own: list, known: list[Word], hint: str, table: bytes) -> tuple[int, int, int]:
-    "How much speaks for outside, begin and inside at token `k`. `own` are the sums of the words; `known` has two EDGEs at either end."
+def _own_sum(word: Word, p: int, table: dict) -> tuple[int, int, int]:
+    "The sum of a word's own weights at the place numbered `p`."
     o = b = i = 0
-    n = len(own)
-    for p, at in enumerate(range(k - 3, k + 3)):
-        if 0 <= at < n:
-            x, y, z = own[at][p]
-            o += x
-            b += y
-            i += z
+    place = PLACES[p]
+    wanted, prefix = AROUND[place], _PREFIX[place]
+    for sign in word_features(word):
+        if sign[0] in wanted and (weights := table.get(crc32(sign.encode('utf-8', 'replace'), prefix) & (SLOTS - 1))):
+            o += weights[0]
+            b += weights[1]
+            i += weights[2]
+    return o, b, i
+
+def _pair_weights(sign: str, table: dict) -> tuple[int, int, int]:
+    "The weights of a sign of a word and its neighbours, kept for the next time it comes."
+    if len(_pairs) >= 2 * _KEPT: _pairs.clear()
+    _pairs[sign] = out = table.get(slot(sign), (0, 0, 0))
+    return out
+
+# %% ../nbs/03g_pii_names.ipynb #e3e792f5
+def _score(k: int, words: list[str], known: list[Word], hint: str, table: dict) -> tuple[int, int, int]:
+    "How much speaks for outside, begin and inside at token `k`. `known` has two EDGEs at either end."
+    o = b = i = 0
+    for p, at in enumerate(range(k - 3, min(k + 3, len(words)))):
+        if at < 0: continue
+        sums = _sums.get(words[at])
+        if sums is None: sums = _sums[words[at]] = [None] * len(PLACES)
+        if (own := sums[p]) is None: own = sums[p] = _own_sum(known[at + 2], p, table)
+        o += own[0]
+        b += own[1]
+        i += own[2]
     if known[k + 2].form[0] in WORDY:
         for sign in pair_features(*known[k:k + 5], hint):
-            x, y, z = _signs.get(sign) or _kept(_signs, sign, _sign_weights, table)
+            x, y, z = _pairs.get(sign) or _pair_weights(sign, table)
             o += x
             b += y
             i += z
@@ -171,28 +183,43 @@ def _best(scores: list[tuple[float, float, float]], steps: tuple) -> list[int]:
         out.append(label)
     return out[::-1]
 
-# %% ../nbs/03g_pii_names.ipynb #881dbf23
+# %% ../nbs/03g_pii_names.ipynb #07385cad
+_IS = frozenset('is was ist war heisst est es era e jest to is: är er'.split())
+_SAYS = frozenset('named called says said asked replied genannt namens heisse sagte nomme appelle dit llamo llama dijo chiamo chiama disse chamo chama nazywam'.split())
+_GREETS = frozenset('hi hello hey dear hallo liebe lieber bonjour cher chere hola estimado estimada caro cara gentile prezado prezada hej szanowny szanowna'.split())
+_INVITED = 90     # in the unit of the weights
+
+def _is_invited(known: list[Word], k: int) -> bool:
+    "Whether the words before token `k` call for a name. `known` has two EDGEs at either end."
+    left2, left, word = known[k:k + 3]
+    if word.form != 'Xx' and not (word.form == 'XX' and set(word.listed) & {'f', 'l'}): return False
+    if left.cue == 't' or left.form == '.' and left2.cue == 't': return True
+    if left.form == ':' or left.low in _IS: return left2.cue == 'b' and left2.low not in _GREETS
+    return left.low in _SAYS or left.low in _GREETS and left.form == 'Xx'
+
+# %% ../nbs/03g_pii_names.ipynb #675d2df2
 def _tagged(text: str, found: list[Token], seen: dict[str, str], weights: Model, memo: dict) -> list[int]:
     "The label of each token."
     words = [t.word for t in found]
-    known = [_words.get(w) or _kept(_words, w, word_of) for w in words]
+    known = [_words.get(w) or _known(w) for w in words]
     padded = [EDGE, EDGE, *known, EDGE, EDGE]
-    own, labels, start, n = [None] * len(found), [0] * len(found), -1, len(found)
+    labels, start, n = [0] * len(found), -1, len(found)
     for k, good in enumerate([*candidates(text, found, known), False]):
-        if good and start < 0: start = k
+        if good and start < 0 and words[k] not in _INNER: start = k
         if good or start < 0: continue
         key = (start == 0, k == n, *words[max(0, start - 3):k + 3], *[seen.get(known[at].low, '') for at in range(start, k)])
         run = memo.get(key)
         if run is None:
-            for at in range(max(0, start - 3), min(n, k + 3)):
-                if own[at] is None: own[at] = _sums.get(words[at]) or _kept(_sums, words[at], _own_sums, weights.table)
-            scores = [_score(at, own, padded, seen.get(known[at].low, ''), weights.table) for at in range(start, k)]
-            memo[key] = run = _best([(o + weights.bias, b, i) for o, b, i in scores], weights.steps)
+            scores = [_score(at, words, padded, seen.get(known[at].low, ''), weights.table) for at in range(start, k)]
+            called = [_is_invited(padded, at) for at in range(start, k)]
+            more = [False, *(was and known[at].form in ('Xx', 'XX') for at, was in enumerate(called[:-1], start + 1))]      # *Name: Ann Smith*: the last name, too
+            scores = [(o + weights.bias - _INVITED * was, b, i + _INVITED * goes_on) for (o, b, i), was, goes_on in zip(scores, called, more, strict=True)]
+            memo[key] = run = _best(scores, weights.steps)
         labels[start:k] = run
         start = -1
     return labels
 
-# %% ../nbs/03g_pii_names.ipynb #5b4f0264
+# %% ../nbs/03g_pii_names.ipynb #6ea81a71
 def _runs(found: list[Token], labels: list[int]) -> list[tuple[int, int]]:
     "(first token, one past the last) of each name."
     out, start = [], None
@@ -211,6 +238,16 @@ def _parts(found: list[Token], spans: list[tuple[int, int]], seen: dict[str, str
         if len(words) >= 2: out |= {w for w in words if len(w) > 2 and w[0].isupper() and 'l' not in seen.get(plain(w).lower(), '')}
     return out
 
+def _grown(found: list[Token], start: int, end: int) -> int:
+    "One past the last token of a name with what is glued to it: a mask must not leave half a word, as in *Denis-Courmont*."
+    stop = min(len(found), end + 8)
+    while end < stop and found[end].start == found[end - 1].end:
+        word = found[end].word
+        if word[0].isupper() and found[end - 1].word[-1].isalpha(): end += 1
+        elif word in "-'’" and end + 1 < stop and found[end + 1].start == found[end].end and found[end + 1].word[0].isupper(): end += 2
+        else: break
+    return end
+
 def _is_weak(found: list[Token], start: int, end: int) -> bool:
     "Whether a name of one word has nothing for it but its place."
     if end - start > 1: return not any(t.word[0].isalpha() for t in found[start:end])
@@ -222,26 +259,57 @@ def _is_weak(found: list[Token], start: int, end: int) -> bool:
 def _is_shouted(found: list[Token], start: int, end: int) -> bool:
     "Whether all is in capitals and a common word beside it, too: `CYRILLIC CAPITAL LETTER IO`, not `PATIENT JANE DOE`."
     if not all(t.word.isupper() for t in found[start:end]): return False
-    beside = [word_of(t.word) for t in found[max(0, start - 1):start] + found[end:end + 1] if t.word.isupper() and len(t.word) > 2]
-    return any(w.group and not w.listed and not w.cue for w in beside)
+    beside = [word_of(t.word) for t in found[max(0, start - 2):start] + found[end:end + 2] if t.word.isupper() and len(t.word) > 2]
+    return any((w.group or w.listed) and not set(w.listed) & {'f', 'l'} and not w.cue for w in beside)
+
+_BASE64 = re.compile(r'(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{4}){2,20}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![A-Za-z0-9+/=])')
+
+def _encoded(text: str) -> list[tuple[int, int]]:
+    "Full names that a text gives in base64 and says so."
+    out: list[tuple[int, int]] = []
+    if 'base64' not in text.lower(): return out
+    for found in _BASE64.finditer(text):
+        if 'base64' not in text[max(0, found.start() - 60):found.end() + 60].lower(): continue
+        try: words = b64decode(found[0]).decode('utf-8').split(' ')
+        except ValueError: continue
+        if len(words) in (2, 3) and all(w.isalpha() and w[0].isupper() for w in words) and 'f' in word_of(words[0]).listed: out.append(found.span())
+    return out
+
+_CALENDAR = frozenset('mon tue wed thu fri sat sun jan feb mar apr may jun jul aug sep sept oct nov dec'.split())
+
+def _is_date(found: list[Token], start: int, end: int) -> bool:
+    "Whether it is a month or a day beside a number or another of them."
+    beside = [t.word.lower() for t in found[max(0, start - 1):start] + found[end:end + 1]]
+    return all(t.word.lower() in _CALENDAR for t in found[start:end]) and any(word.isdigit() or word in _CALENDAR for word in beside)
+
+_ENTRY = re.compile(r'^[ \t]{0,8}[+*-][ \t]', re.M)
+_BY = re.compile(r'\((?:[a-z/]{1,20}\s{1,4}){0,3}(?:report|reported|reports|patch|patches|request|requested|discussion|testcase|analysis)\s{1,4}(?:by|with)\s{1,4}$')
+_ISSUE = re.compile(r'\)\s{0,2}(?:\[#\d|\[[\w-]{1,30}/[\w-]{1,30}#\d|<https?:)')
+
+def _is_credit(text: str, start: int, end: int) -> bool:
+    "Whether a changelog names who reported or made a change: `+ fix tabs (report by Ann Smith)`, `* update x (Ann Smith) [#12](...)`."
+    if text[start - 1:start] == '(' and _ISSUE.match(text, end): return True
+    return bool(_ENTRY.search(text[max(0, start - 300):start]) and _BY.search(text[max(0, start - 90):start]))
 
 def _once(text: str, weights: Model, memo: dict) -> list[tuple[int, int]]:
     "The names of `text`, (start, end), read once."
     found = tokens(text)
     seen = hints(found)
-    spans = [s for s in _runs(found, _tagged(text, found, seen, weights, memo)) if not _is_weak(found, *s) and not _is_shouted(found, *s)]
-    if not spans: return []
+    spans = [s for s in _runs(found, _tagged(text, found, seen, weights, memo)) if not (_is_weak(found, *s) or _is_shouted(found, *s) or _is_date(found, *s))]
+    spans = [(a, _grown(found, a, b)) for a, b in spans if not _is_credit(text, found[a].start, found[b - 1].end)]
+    spans = [s for n, s in enumerate(spans) if not n or s[0] >= spans[n - 1][1]]
+    if not spans: return _encoded(text)
     taken = {k for start, end in spans for k in range(start, end)}
     parts = _parts(found, spans, seen)
     masks = {k for k, t in enumerate(found) if t.word.isupper() and text[t.start - 1:t.start] == '[' and text[t.end:t.end + 1] == ']'}
-    spans += [(k, k + 1) for k, token in enumerate(found) if token.word in parts and k not in taken and k not in masks]
+    spans += [(k, k + 1) for k, token in enumerate(found) if token.word in parts and k not in taken and k not in masks and not _is_shouted(found, k, k + 1)]
     out = []
     for start, end in sorted(spans):
         while end > start + 1 and not found[end - 1].word[0].isalnum() and found[end - 1].word[0] not in '.@': end -= 1
         out.append((found[start].start, found[end - 1].end))
-    return out
+    return sorted([*out, *(hid for hid in _encoded(text) if not any(start < hid[1] and hid[0] < end for start, end in out))])
 
-# %% ../nbs/03g_pii_names.ipynb #4a8cdb5f
+# %% ../nbs/03g_pii_names.ipynb #de012ad4
 _ROUNDS = 8      # almost always two
 
 def _masked(text: str, spans: Iterable[tuple[int, int, str]]) -> tuple[str, list[int], list[int]]:

@@ -59,8 +59,9 @@ def model() -> Model:
     "The shipped model, read at the first name that is looked for. Raises AgentError when it is missing or damaged."
     return read_model(packed(MODEL), lists().crc)
 
-# %% ../nbs/03g_pii_names.ipynb #4d4c51a9
-_INNER = frozenset("de del della di da do dos das du des la le van von der den ten ter zu zur af av bin ibn al el y e und of".split()) | set(".-'’+")
+# %% ../nbs/03g_pii_names.ipynb #69a73dae
+_PARTICLES = frozenset("de del della di da do dos das du des la le van von der den ten ter zu zur af av bin ibn al el y e und of".split())
+_INNER = _PARTICLES | set(".-'’+")
 _NEVER = -1e6
 _ANNOTATIONS = frozenset('override deprecated param params returns throws dataclass classmethod staticmethod autowired component injectable nullable notnull charset'.split())
 _ANNOTATIONS = frozenset('override deprecated param params returns throws dataclass classmethod staticmethod autowired component injectable nullable notnull charset'.split())
@@ -219,7 +220,7 @@ def _tagged(text: str, found: list[Token], seen: dict[str, str], weights: Model,
         start = -1
     return labels
 
-# %% ../nbs/03g_pii_names.ipynb #6ea81a71
+# %% ../nbs/03g_pii_names.ipynb #d44b3a14
 def _runs(found: list[Token], labels: list[int]) -> list[tuple[int, int]]:
     "(first token, one past the last) of each name."
     out, start = [], None
@@ -238,15 +239,23 @@ def _parts(found: list[Token], spans: list[tuple[int, int]], seen: dict[str, str
         if len(words) >= 2: out |= {w for w in words if len(w) > 2 and w[0].isupper() and 'l' not in seen.get(plain(w).lower(), '')}
     return out
 
-def _grown(found: list[Token], start: int, end: int) -> int:
-    "One past the last token of a name with what is glued to it: a mask must not leave half a word, as in *Denis-Courmont*."
+def _is_listed(token: Token, letter: str) -> bool:
+    word = word_of(token.word)
+    return letter in word.listed and word.form in ('Xx', 'XX') and len(word.low) > 2
+
+def _grown(found: list[Token], start: int, end: int) -> tuple[int, int]:
+    "A name with what belongs to it: the listed first name before it (*João da Silva*), the listed last name after a first name (*JANE DOE*), and the rest of the word (*Denis-Courmont*)."
+    first = start
+    while first and first > start - 3 and found[first - 1].word in _PARTICLES: first -= 1
+    if first and found[first].start - found[first - 1].end == 1 and _is_listed(found[first - 1], 'f'): start = first - 1
+    if end - start == 1 and end < len(found) and found[end].start - found[end - 1].end == 1 and 'f' in word_of(found[start].word).listed and _is_listed(found[end], 'l'): end += 1
     stop = min(len(found), end + 8)
     while end < stop and found[end].start == found[end - 1].end:
         word = found[end].word
         if word[0].isupper() and found[end - 1].word[-1].isalpha(): end += 1
         elif word in "-'’" and end + 1 < stop and found[end + 1].start == found[end].end and found[end + 1].word[0].isupper(): end += 2
         else: break
-    return end
+    return start, end
 
 def _is_weak(found: list[Token], start: int, end: int) -> bool:
     "Whether a name of one word has nothing for it but its place."
@@ -296,7 +305,7 @@ def _once(text: str, weights: Model, memo: dict) -> list[tuple[int, int]]:
     found = tokens(text)
     seen = hints(found)
     spans = [s for s in _runs(found, _tagged(text, found, seen, weights, memo)) if not (_is_weak(found, *s) or _is_shouted(found, *s) or _is_date(found, *s))]
-    spans = [(a, _grown(found, a, b)) for a, b in spans if not _is_credit(text, found[a].start, found[b - 1].end)]
+    spans = [_grown(found, a, b) for a, b in spans if not _is_credit(text, found[a].start, found[b - 1].end)]
     spans = [s for n, s in enumerate(spans) if not n or s[0] >= spans[n - 1][1]]
     if not spans: return _encoded(text)
     taken = {k for start, end in spans for k in range(start, end)}

@@ -220,7 +220,7 @@ def _tagged(text: str, found: list[Token], seen: dict[str, str], weights: Model,
         start = -1
     return labels
 
-# %% ../nbs/03g_pii_names.ipynb #d44b3a14
+# %% ../nbs/03g_pii_names.ipynb #b8242fdc
 def _runs(found: list[Token], labels: list[int]) -> list[tuple[int, int]]:
     "(first token, one past the last) of each name."
     out, start = [], None
@@ -271,6 +271,7 @@ def _is_shouted(found: list[Token], start: int, end: int) -> bool:
     beside = [word_of(t.word) for t in found[max(0, start - 2):start] + found[end:end + 2] if t.word.isupper() and len(t.word) > 2]
     return any((w.group or w.listed) and not set(w.listed) & {'f', 'l'} and not w.cue for w in beside)
 
+# %% ../nbs/03g_pii_names.ipynb #e333e2ce
 _BASE64 = re.compile(r'(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{4}){2,20}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![A-Za-z0-9+/=])')
 
 def _encoded(text: str) -> list[tuple[int, int]]:
@@ -300,6 +301,7 @@ def _is_credit(text: str, start: int, end: int) -> bool:
     if text[start - 1:start] == '(' and _ISSUE.match(text, end): return True
     return bool(_ENTRY.search(text[max(0, start - 300):start]) and _BY.search(text[max(0, start - 90):start]))
 
+# %% ../nbs/03g_pii_names.ipynb #c277bcd5
 def _once(text: str, weights: Model, memo: dict) -> list[tuple[int, int]]:
     "The names of `text`, (start, end), read once."
     found = tokens(text)

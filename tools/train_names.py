@@ -226,7 +226,7 @@ def cldr(*fields):
     for locale in map(Locale, 'en de fr es it pt pl nl sv'.split()):
         for field in fields:
             value = getattr(locale, field)
-            for name in (value['format']['wide'] if field in ('months', 'days') else value).values(): yield name
+            yield from (value['format']['wide'] if field in ('months', 'days') else value).values()
 
 def groups(folder, size=240):
     "(common English words, a letter for the group of each): k-means over the whole words of the shipped encoder."

@@ -10,15 +10,17 @@ __all__ = ['KINDS', 'POLICIES', 'WITHHELD', 'Finding', 'find_pii', 'pii_report',
 
 # %% ../nbs/03_pii.ipynb #708a1bf9
 import dataclasses
-import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .core import AgentError
 from .pii_address import addresses
+from .pii_labels import find_labels
 from .pii_patterns import Span, number_spans
 from .pii_secrets import secrets
+from .pii_tables import table_spans
 from .pii_view import view_of
 
 # %% ../nbs/03_pii.ipynb #4ed1ceb5
@@ -43,6 +45,38 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
         else: out.append(span)
     return out
 
+# %% ../nbs/03_pii.ipynb #83fa640e
+_TOUCH_LEFT = re.compile(r'[\w+@#=$%*/)-]$|\w[.,:]$')
+_TOUCH_RIGHT = re.compile(r'[\w+@#=$%*/(-]|[.,:]\w')
+
+def _all_spans(text: str, region: str | None) -> list[Span]:
+    "What every rule finds in a view."
+    labels = find_labels(text)
+    return [*number_spans(text, labels, region), *table_spans(text, labels), *secrets(text), *addresses(text, labels)]
+
+def _touches(text: str, span: Span) -> bool:
+    "Whether a letter, digit or sign stands right beside the span."
+    return bool(_TOUCH_LEFT.search(text[max(0, span.start - 2):span.start]) or _TOUCH_RIGHT.match(text, span.end))
+
+def _blanked(text: str, spans: list[Span]) -> str:
+    "`text` with a mask of the same length over each span."
+    parts, done = [], 0
+    for s in spans:
+        parts += [text[done:s.start], '[' + '_' * (s.end - s.start - 2) + ']' if s.end - s.start > 1 else ']']
+        done = s.end
+    return ''.join([*parts, text[done:]])
+
+def _settled(text: str, region: str | None) -> list[Span]:
+    "The spans of a view, read again while a mask uncovers more; four times at most."
+    found = _merged(_all_spans(text, region))
+    for _ in range(4):
+        if not any(_touches(text, s) for s in found): break
+        more = [s for s in _all_spans(_blanked(text, found), region) if not any(s.start < f.end and f.start < s.end for f in found)]
+        if not more: break
+        found = _merged([*found, *more])
+    return found
+
+# %% ../nbs/03_pii.ipynb #5e792581
 def find_pii(
     text: str,                           # any text; NUL and lone surrogates are harmless
     names: bool = False,                 # look for people's names, too
@@ -55,9 +89,8 @@ def find_pii(
     wanted = set(KINDS if kinds is None else [kinds] if isinstance(kinds, str) else kinds)
     if unknown := wanted - set(KINDS): raise ValueError(f'unknown kinds {sorted(unknown)}: choose from {", ".join(KINDS)}')
     view = view_of(text)
-    spans = [*number_spans(view.text, region), *secrets(view.text), *addresses(view.text)]
-    found = [Finding(*view.source_span(s.start, s.end), s.kind, s.score, s.why) for s in _merged(spans)]
-    return [f for f in found if f.kind in wanted]
+    spans = [s for s in _settled(view.text, region) if s.kind in wanted]
+    return [Finding(*view.source_span(s.start, s.end), s.kind, s.score, s.why) for s in spans]
 
 # %% ../nbs/03_pii.ipynb #4b02f5f9
 def pii_report(

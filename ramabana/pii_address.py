@@ -14,26 +14,28 @@ from collections.abc import Iterator
 from .pii_labels import Label, find_labels
 from .pii_patterns import Span
 
-# %% ../nbs/03e_pii_address.ipynb #264ed6a3
+# %% ../nbs/03e_pii_address.ipynb #23ab09fc
 _EN = (r'(?:St(?:reet)?|Ave(?:nue)?|Blvd|Boulevard|Rd|Road|Dr(?:ive)?|Ln|Lane|Ct|Court|Pl(?:ace)?|Terrace|Way|Cir(?:cle)?|Pkwy|Parkway|Sq(?:uare)?|Hwy|Highway|Trail|Loop|Close|Crescent|Gardens|Grove|Mews|Row|Walk|Alley|Plaza|Union)')
 _NAME = r"(?:[A-Z\u00c0-\u024f\u0370-\u04ff][\w.'’-]{0,24})"
 _PARTICLE = r"(?:de|del|della|delle|dei|di|da|do|dos|das|du|des|la|le|les|el|los|las|van|von|der|den|zur|zum|am|im|und|y|e|i|of|the|d'|l')"
 _ENGLISH = re.compile(rf"\d{{1,6}}[a-zA-Z]?(?:[-/]\d{{1,4}})?,? (?:[NSEW]{{1,2}}\.? )?(?:{_NAME} ){{1,4}}{_EN}\b\.?(?: (?:Street|St)\b\.?)?")
-_FIRST_WORD = (r"(?:rue|avenue|av\.|boulevard|bd|place|allée|chemin|impasse|quai|route de|cours|via|viale|vicolo|piazza|piazzetta|piazzale|corso|largo|calle|c/|avda\.?|avenida|paseo|plaza|camino|carrer|rúa|ronda|rua|travessa|praça|alameda|estrada|ul\.|ulica|al\.|aleja|os\.|osiedle|pl\.)")
-_ROMANCE = re.compile(rf"(?<![\w/.-])(?:\d{{1,6}}(?: ?(?:bis|ter))?,? )?{_FIRST_WORD} (?:{_PARTICLE} ?){{0,3}}{_NAME}(?: (?:{_PARTICLE} ?){{0,2}}{_NAME}){{0,4}}(?:,? (?:n[.º°]? ?)?\d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}}[A-Z]?)?)?", re.I)
+_FIRST_WORD = (r"(?:rue|avenue|av\.|boulevard|bd|place|allée|chemin|impasse|quai|route de|cours|via|viale|vicolo|piazza|piazzetta|piazzale|corso|largo|calle|c/|avda\.?|avenida|paseo|plaza|camino|carrer|rúa|ronda|rua|travessa|praça|alameda|estrada|ul\.|ulica|al\.|aleja|os\.|osiedle|pl\."
+    r"|Rue|Avenue|Av\.|Boulevard|Bd|Place|Allée|Chemin|Impasse|Quai|Route de|Cours|Via|Viale|Vicolo|Piazza|Piazzetta|Piazzale|Corso|Largo|Calle|C/|Avda\.?|Avenida|Paseo|Plaza|Camino|Carrer|Rúa|Ronda|Rua|Travessa|Praça|Alameda|Estrada|Ul\.|Ulica|Al\.|Aleja|Os\.|Osiedle|Pl\.)")
+_ROMANCE = re.compile(rf"(?<![\w/.-])(?:\d{{1,6}}(?: ?(?:bis|ter))?,? )?{_FIRST_WORD} (?:{_PARTICLE} ?){{0,3}}{_NAME}(?: (?:{_PARTICLE} ?){{0,2}}{_NAME}){{0,4}}(?:,? (?:n[.º°]? ?)?\d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}}[A-Z]?)?)?")
 _GLUED = tuple('''straße strasse str. weg gasse allee platz ring damm ufer chaussee steig stieg gatan gata gatu gate gaten vägen väg vagen vej vejen veg vegen veien gade stræde stræti straede plads katu kuja tie polku kaari laan straat
 plein kade dreef gracht singel hof utca útja körút vägen backen grand gränd torget alle allé puiestee tänav'''.split())
 _BOX = re.compile(r'(?<!\w)(?:P\.? ?O\.? ?Box|Post ?box|Postfach|Apartado|Casella postale|B\.P\.|Skrytka pocztowa|Postbus|Box) \d{1,6}(?![\w.])', re.I)
 _UNIT = re.compile(r'(?<!\w)(?:Apt|Suite|Ste|Unit|Apartment|Flat)\.? ?#?\d{1,5}[A-Za-z]?(?!\w)', re.I)
 
-# %% ../nbs/03e_pii_address.ipynb #a804c422
+# %% ../nbs/03e_pii_address.ipynb #5d723a9f
 _STATES = 'A[KLRZ]|C[AOT]|D[CE]|FL|GA|HI|I[ADLN]|K[SY]|LA|M[ADEINOST]|N[CDEHJMVY]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY]|A[AEP]|PR'
 _CITY = rf"{_NAME}(?: {_NAME}){{0,3}}"
 _TAIL = re.compile(rf"""(?:,?[ ]?\n?[ ]?(?:Apt|Suite|Ste|Unit|Flat|Apartment|Floor|bl|kl|m)\.?[ ]?\#?\w{{1,5}}){{0,2}}
     (?:,?[ ]?\n?[ ]?{_CITY},?\n?[ ](?:{_STATES})[ ]\d{{5}}(?:-\d{{4}})?
     |,?[ ]?\n?[ ]?(?:[A-Z]{{1,2}}-)?\d{{2}}-?\d{{2,3}}[ ]{_CITY}
     |,?[ ]?\n?[ ]?{_CITY},?[ ]\d{{4,6}}(?!\w))?""", re.X)
-_US = re.compile(rf"{_CITY},? (?:{_STATES}) \d{{5}}(?:-\d{{4}})?(?!\w)")
+_US = re.compile(rf"(?<= )(?:{_STATES}) \d{{5}}(?:-\d{{4}})?(?!\w)")
+_CITY_LEFT = re.compile(rf"{_CITY},? $")
 _UK = re.compile(r'(?<![\w-])(?:[A-Z]{1,2}\d{1,2}|[A-Z]{1,2}\d[A-Z]) \d[ABD-HJLNP-UW-Z]{2}(?![\w-])')
 _PL = re.compile(rf'(?<![\w-])\d{{2}}-\d{{3}} {_NAME}')
 
@@ -82,16 +84,18 @@ def _labelled(text: str, labels: list[Label]) -> Iterator[tuple[int, int, str]]:
             if not post: end = _with_tail(text, start, end)[1]
             yield start, end, label.name
 
-# %% ../nbs/03e_pii_address.ipynb #5b814b66
+# %% ../nbs/03e_pii_address.ipynb #29ffb45f
 _NUMBER = re.compile(r'(?<![\w.,:/#$€£@+=-])\d{1,6}[a-zA-Z]?(?![\w%€]|[.,:]\d)')
-_STOP = frozenset('the and for with from page pages chapter section table figure version release step part line lines row column item item items of in on at by to or is are was were'.split())
+_STREET_LEFT = re.compile(rf"(?:^|[\s,;(>])((?:{_NAME} |\d{{1,6}} ){{0,3}}({_NAME}[ .])?)$")
+_UPPER_NEXT = re.compile(r'(?:[-/]\d{1,4})?,? [^\W\d_a-z]')
 
 def _glued(text: str, at: int) -> int | None:
     "Where a street whose word is glued to its name starts, if one ends right before the number at `at`."
     before = text[max(0, at - 60):at]
-    words = re.search(rf"(?:^|[\s,;(>])((?:{_NAME} |\d{{1,6}} ){{0,3}}({_NAME}[ .])?)$", before)
     word = before.rstrip().rsplit(None, 1)[-1:] or ['']
-    if words is None or len(word[0]) < 6 or not word[0][0].isupper() or not word[0].lower().endswith(_GLUED): return None
+    if len(word[0]) < 6 or not word[0][0].isupper() or not word[0].lower().endswith(_GLUED): return None
+    words = _STREET_LEFT.search(before)
+    if words is None: return None
     if word[0].lower().endswith(('ering', 'spring', 'during', 'string')) or re.match(r'(?:1[5-9]|20)\d\d(?!\d)', text[at:at + 5]): return None   # *Spring 2007*
     return at - len(words[1])
 
@@ -102,23 +106,39 @@ def _is_street(words: str) -> bool:
     named = re.search(r"[ '][^\W\d_a-z]", words)
     return bool(named) and (not _ORDINARY.match(words) or words.startswith(('al. ', 'pl. ')))
 
+_FIRST_HINTS = ('rue', 'avenue', 'av.', 'boulevard', 'bd ', 'place', 'allée', 'chemin', 'impasse', 'quai', 'route', 'cours', 'via', 'vicolo', 'piazz', 'corso', 'largo', 'calle', 'c/', 'avda', 'avenida', 'paseo', 'plaza', 'camino', 'carrer', 'rúa', 'ronda', 'rua',
+    'travessa', 'praça', 'alameda', 'estrada', 'ul.', 'ulica', 'al.', 'aleja', 'os.', 'osiedle', 'pl.')
+
+def _has(low: str, words: tuple[str, ...]) -> bool: return any(word in low for word in words)
+
+def _towns(text: str) -> Iterator[Span]:
+    "Postcodes that are sure of themselves, with their town."
+    for found in _US.finditer(text):
+        city = _CITY_LEFT.search(text[max(0, found.start() - 60):found.start()])
+        if city: yield Span(found.start() - len(city[0]), found.end(), 'address', 0.85, 'town, state and postcode')
+    for found in _UK.finditer(text): yield Span(*found.span(), 'address', 0.85, 'postcode')
+    for found in _PL.finditer(text): yield Span(*found.span(), 'address', 0.85, 'postcode and town')
+
 def addresses(
     text: str,                           # a view
     labels: list[Label] | None = None,   # its labels, None to look
 ) -> Iterator[Span]:
     "The postal addresses of `text`."
+    if not any(digit in text for digit in '0123456789'): return
     for found in _NUMBER.finditer(text):
         at = found.start()
-        after = text[found.end():found.end() + 2]
-        if after[:1] in (' ', ',') and (street := _ENGLISH.match(text, at)): yield Span(*_with_tail(text, at, street.end()), 'address', 0.9, 'house number and street word')
+        if _UPPER_NEXT.match(text, found.end()) and (street := _ENGLISH.match(text, at)): yield Span(*_with_tail(text, at, street.end()), 'address', 0.9, 'house number and street word')
         elif at and text[at - 1] == ' ' and (start := _glued(text, at)) is not None: yield Span(*_with_tail(text, start, found.end()), 'address', 0.88, 'street word and house number')
-    for found in _ROMANCE.finditer(text):
-        if any(c.isdigit() for c in found[0]) and _is_street(found[0]): yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'street word and house number')
-    for found in _BOX.finditer(text):
-        if found[0][:3].lower() != 'box': yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'post box')
-    for found in _UNIT.finditer(text):
-        span = _envelope(text, found)
-        if span: yield Span(*span, 'address', 0.88, 'unit and house number')
-    for pattern, why in ((_US, 'town, state and postcode'), (_UK, 'postcode'), (_PL, 'postcode and town')):
-        for found in pattern.finditer(text): yield Span(*found.span(), 'address', 0.85, why)
+    low = text.lower()
+    if _has(low, _FIRST_HINTS):
+        for found in _ROMANCE.finditer(text):
+            if any(c.isdigit() for c in found[0]) and _is_street(found[0]): yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'street word and house number')
+    if _has(low, ('box', 'postfach', 'apartado', 'casella', 'b.p.', 'skrytka', 'postbus')):
+        for found in _BOX.finditer(text):
+            if found[0][:3].lower() != 'box': yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'post box')
+    if _has(low, ('apt', 'suite', 'ste', 'unit', 'apartment', 'flat')):
+        for found in _UNIT.finditer(text):
+            span = _envelope(text, found)
+            if span: yield Span(*span, 'address', 0.88, 'unit and house number')
+    yield from _towns(text)
     for start, end, name in _labelled(text, find_labels(text) if labels is None else labels): yield Span(start, end, 'address', 0.85, f'label {name!r}')

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from functools import cache
 from typing import NamedTuple
 
-# %% ../nbs/03b_pii_labels.ipynb #aa442665
+# %% ../nbs/03b_pii_labels.ipynb #e5627e51
 _WORDS = {
 'phone': '''phone; phone number; phone no; phones; telephone; telephone number; !tel; tel no; tel nr; mobile; mobile number; mobile phone; mobile no; cell; cell phone; cellphone; cell number; fax; fax number; whatsapp; hotline; landline; home phone; work phone; contact number;
 contact phone; desk; ?contact; ?call; ?call me; ?call me on; ?call me at; ?call us; ?reach me; ?reach you at; ?reach; ?text me; ?dial; ?answering at; ?messages to; ?office; ?msisdn; ?number is; ?my number; ?their number; ?her number; ?his number; ?sms;
@@ -27,7 +27,7 @@ numero de tarjeta; carta di credito; numero carta; cartao; cartao de credito; nu
 'iban': '''iban; international bank account number; nr konta; numer konta; numer rachunku; numer rachunku bankowego; nr rachunku; rachunek; rachunku bankowego; konto iban''',
 'account': '''account number; account no; account num; acct; acct no; acct number; bank account; bank account number; bank account no; bank account details; savings account; checking account; savings account number; savings bank account; account ending; account ending in; ?account; account number ending in; member accounts; account nos;
 kontonummer; konto nr; kontonr; bankkonto; ?konto; numero de compte; rib; compte bancaire; cuenta; numero de cuenta; cuenta bancaria; !ccc; codigo cuenta corriente; conto; numero di conto; conto corrente; conta bancaria; numero da conta; rekeningnummer; bankrekening; bankrekeningnummer; kontonummer; bankgiro; plusgiro; cislo uctu; ?sort code; sort code; bank account code''',
-'national_id': '''ssn; ssn number; social security; social security number; social security no; social security nr; social insurance number; !sin; sin number; ?ss number; !itin; itin number; national id; national id number; national identification number; national identity number; national identity card; national identity card number; national insurance number; national insurance; nino; !ni; ni number; national number; identity card; identity card number; identity number; identity no; id card; id card number; id card no; id no; id number; id num; personal id; personal identity code; personal identity number; personal code; personal number; personal identification number; personal id number; personal identifier; resident identity card; citizen id; citizen number; government id; tax id; tax identification number; tax id number; tax number; taxpayer id; taxpayer identification number; taxpayer number; tax file number; !tfn; !tin; !tin number; !utr; unique taxpayer reference; insurance id; insurance number; insurance policy; ?insurance; health insurance number; health insurance id; national health number; health card; health card number; health card no; medicare; medicare number; medicare no; medicare card; medicaid; medicaid id; !mbi; nhs; nhs number; nhs no; voter id; voter id number; voter; electoral; aadhaar; aadhaar number; aadhar; aadhar number; uidai; !pan; pan number; pan card; pan no; !epic; !nric; !fin; nric number; nric no; !nin; nin number; !bvn;
+'national_id': '''ssn; ssn number; social security; social security number; social security no; social security nr; social insurance number; !sin; sin number; ?ss number; !itin; itin number; national id; national id number; national identification number; national identity number; national identity card; national identity card number; national insurance number; national insurance; nino; !ni; ni number; national number; identity card; identity card number; identity number; identity no; id card; id card number; id card no; id no; id number; id num; personal id; personal identity code; personal identity number; personal code; identity code; organisation identity code; personal health number; !phn; bc phn; !upn; unique pupil number; ird number; !ird; rntrc; peid; personal number; personal identification number; personal id number; personal identifier; resident identity card; citizen id; citizen number; government id; tax id; tax identification number; tax id number; tax number; taxpayer id; taxpayer identification number; taxpayer number; tax file number; !tfn; !tin; !tin number; !utr; unique taxpayer reference; insurance id; insurance number; insurance policy; ?insurance; health insurance number; health insurance id; national health number; health card; health card number; health card no; medicare; medicare number; medicare no; medicare card; medicaid; medicaid id; !mbi; nhs; nhs number; nhs no; voter id; voter id number; voter; electoral; aadhaar; aadhaar number; aadhar; aadhar number; uidai; !pan; pan number; pan card; pan no; !epic; !nric; !fin; nric number; nric no; !nin; nin number; !bvn;
 ausweisnummer; personalausweis; personalausweisnummer; ausweis; sozialversicherungsnummer; versicherungsnummer; svnr; sv nr; rentenversicherungsnummer; steuernummer; steuer id; steueridentifikationsnummer; steuerliche identifikationsnummer; steuer nr; st nr; idnr; identifikationsnummer; krankenversichertennummer; versichertennummer; kvnr; egk; egk nummer; abgabenkontonummer; ahv; ahv nr; ahv nummer; vsnr; vnr;
 numero de securite sociale; securite sociale; no de securite sociale; n secu; numero de secu; !nir; insee; !nas; numero d assurance sociale; numero fiscal; carte d identite; carte nationale d identite; !cni; !niss; numero national; registre national; avs;
 dni; dni nie; !nie; !nif; documento nacional de identidad; documento de identidad; cedula; cedula de identidad; cedula de ciudadania; !curp; !rfc nif; !rut; !run; !cuit; !cuil; numero de identidad; numero de identificacion; seguridad social; numero de seguridad social; numero de la seguridad social; !nss; numero de afiliacion; !cui;
@@ -75,12 +75,12 @@ def plain(
     "`text` without the accents of Latin letters."
     return text if text.isascii() else text.translate(_PLAIN)
 
-# %% ../nbs/03b_pii_labels.ipynb #192d84c2
-def _longest(spans: list[tuple[int, int]], words: list[str], i: int, text: str) -> tuple[int, tuple] | None:
+# %% ../nbs/03b_pii_labels.ipynb #2e013c0f
+def _longest(found: list[re.Match], words: list[str], i: int, text: str) -> tuple[int, tuple] | None:
     "(index of its last word, entry) of the longest phrase that starts at word `i`."
     node, best = _trie(), None
     for j in range(i, min(i + 7, len(words))):
-        if j > i and (spans[j][0] - spans[j - 1][1] > 3 or '\n' in text[spans[j - 1][1]:spans[j][0]]): break
+        if j > i and (found[j].start() - found[j - 1].end() > 3 or '\n' in text[found[j - 1].end():found[j].start()]): break
         node = node.get(words[j])
         if node is None: break
         if _END in node: best = (j, node[_END])
@@ -96,17 +96,15 @@ def find_labels(
 ) -> list[Label]: # in order, none inside another
     "The labels in `text`."
     flat, root = plain(text), _trie()
-    spans, words = [], []
-    for found in _WORD.finditer(flat):
-        spans.append(found.span())
-        words.append(found[0].lower())
+    found = list(_WORD.finditer(flat))
+    words = [m[0].lower() for m in found]
     out, skip = [], -1
     for i, word in enumerate(words):
         if i <= skip or word not in root: continue
-        best = _longest(spans, words, i, flat)
+        best = _longest(found, words, i, flat)
         if best is None: continue
         last, (kind, weak, shout, name) = best
-        start, end = spans[i][0], spans[last][1]
+        start, end = found[i].start(), found[last].end()
         if shout and not _is_shout(text, start, end): continue
         if weak and start and (text[start - 1].isalnum() or text[start - 1] == '_'): continue             # ownerAccount
         if flat[end:end + 1] == 's' and not flat[end + 1:end + 2].isalpha(): end += 1

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/pii_secrets.html.md"""
 # %% auto #0
 __all__ = ['secrets']
 
-# %% ../nbs/03f_pii_secrets.ipynb #f0304337
+# %% ../nbs/03f_pii_secrets.ipynb #b6fcf7df
 import math
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from .pii_patterns import Span
 
-# %% ../nbs/03f_pii_secrets.ipynb #c729afb9
+# %% ../nbs/03f_pii_secrets.ipynb #59d54e2b
 _ISSUED = r'''(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9])|ABSK[A-Za-z0-9+/]{100,160}={0,2}|bedrock-api-key-[A-Za-z0-9+/=]{20,400}
 |gh[oprsu]_[A-Za-z0-9]{36,255}|github_pat_\w{22,255}
 |gl(?:pat|dt|rt|ptt|cbt|ft|soat|imt|agent|oas|ffct|wt)-[\w-]{20,400}(?:\.\w{2}\.\w{7})?|GR1348941[\w-]{20}(?![\w-])
@@ -47,7 +47,7 @@ def _issued(text: str) -> Iterator[Span]:
         for found in _PREFIXED.finditer(text, *word.span()):
             if not _is_filler(found[0]): yield Span(*found.span(), 'secret', 0.97, 'published prefix of a token')
 
-# %% ../nbs/03f_pii_secrets.ipynb #7f6e534e
+# %% ../nbs/03f_pii_secrets.ipynb #19ff8eb7
 _BEGIN = re.compile(r'-----BEGIN[A-Z0-9 ]{0,30} PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d')
 _BODY = re.compile(r'(?:[A-Za-z0-9+/=\s":,\\#.\'-]|ENCRYPTED){0,6000}')
 _URL = re.compile(r'''(?<=://)[^\s/:@'"<>()]{0,80}:([^\s/@'"<>]{2,160})@(?=[\w\[$.-])''')
@@ -65,19 +65,19 @@ def _armoured(text: str) -> Iterator[Span]:
         yield Span(found.start(), end, 'secret', 0.98, 'private key block')
         done = end
 
-def _placed(text: str) -> Iterator[Span]:
-    if '://' in text:
-        for found in _URL.finditer(text):
-            if not _is_placeholder(found[1]): yield Span(*found.span(1), 'secret', 0.95, 'password in a URL')
-    for found in _HEADER.finditer(text):
-        if not _is_placeholder(found[1]): yield Span(*found.span(1), 'secret', 0.9, 'authorization header')
-    for found in _AUTH.finditer(text):
-        if not _is_placeholder(found[1]) and any(c.isdigit() for c in found[1]): yield Span(*found.span(1), 'secret', 0.9, 'authorization header')
-    if 'curl' in text:
-        for found in _CURL.finditer(text):
-            if not _is_placeholder(found[2]) and found[2] != found[1]: yield Span(*found.span(2), 'secret', 0.9, 'password of a command')
+def _placed(text: str, low: str) -> Iterator[Span]:
+    found = list(_URL.finditer(text)) if '://' in text else []
+    for m in found:
+        if not _is_placeholder(m[1]): yield Span(*m.span(1), 'secret', 0.95, 'password in a URL')
+    found = list(_HEADER.finditer(text)) if any(word in low for word in ('bearer', 'basic', 'token', 'ssws')) else []
+    if any(word in low for word in ('authorization', 'api-key', 'auth-token', 'private-token')): found += [m for m in _AUTH.finditer(text) if any(c.isdigit() for c in m[1])]
+    for m in found:
+        if not _is_placeholder(m[1]): yield Span(*m.span(1), 'secret', 0.9, 'authorization header')
+    found = _CURL.finditer(text) if 'curl' in low else ()
+    for m in found:
+        if not _is_placeholder(m[2]) and m[2] != m[1]: yield Span(*m.span(2), 'secret', 0.9, 'password of a command')
 
-# %% ../nbs/03f_pii_secrets.ipynb #0d978694
+# %% ../nbs/03f_pii_secrets.ipynb #df0d3594
 _PASS = r'pass(?:word|wd|code|phrase|wort|ord)?|pswd|psw|pwd?|passw|pasword|paswrd|kennwort|passwort|mot[ _]de[ _]passe|mdp|contrase[nñ]a|clave|senha|has[lł]o|wachtwoord|l[oö]senord|parola|salasana|пароль|비밀번호|패스워드|비번|암호|パスワード|密码|口令'
 _KEYS = r'secret|token|api[ _-]?key|apikey|access[ _-]?key|auth[ _-]?key|private[ _-]?key|client[ _-]?secret|app[ _-]?secret|signing[ _-]?key|encryption[ _-]?key|encrypt[ _-]?key|master[ _-]?key|account[ _-]?key|shared[ _-]?key|license[ _-]?key|activation[ _-]?key|secret[ _-]?key|session[ _-]?key|storage[ _-]?key|service[ _-]?key|credentials?|oauth|nonce|salt|jwt|webhook|identified[ ]by|auth'
 _KEY_WORD = re.compile(rf'(?P<pass>{_PASS})|(?P<key>{_KEYS})')                    # on lower case
@@ -101,7 +101,7 @@ def _classes(value: str) -> int:
     "How many of digits, lower, upper and signs `value` mixes."
     return sum(map(bool, (re.search(r'\d', value), re.search('[a-z]', value), re.search('[A-Z]', value), re.search(r'[^\w\s]', value))))
 
-# %% ../nbs/03f_pii_secrets.ipynb #3441ff4c
+# %% ../nbs/03f_pii_secrets.ipynb #6a09963f
 def _is_password(value: str, quoted: bool, op: str) -> bool:
     "Whether `value` beside a password's name is one."
     if ' ' in value.strip() or _is_placeholder(value): return False
@@ -116,9 +116,10 @@ def _is_key(value: str, quoted: bool) -> bool:
     if re.fullmatch(r'[\w-]+(?:\.[A-Za-z_]\w*)+|[a-z]+(?:[-_][a-z]+)*[-_]?\d{0,4}|v?\d+(?:\.\w+)*', value): return False
     return len(value) >= (10 if quoted else 12) and _bits(value) > 3.0
 
-def _named(text: str) -> Iterator[Span]:
-    low = text.lower()
-    if len(low) != len(text): low = ''.join(c.lower() if len(c.lower()) == 1 else c for c in text)
+_STEMS = tuple('pass pw psw secret token key credential auth nonce salt jwt webhook identified kennwort mot mdp contrase clave senha hasl hasł wachtwoord losen lösen parola salasana'.split())
+
+def _named(text: str, low: str) -> Iterator[Span]:
+    if text.isascii() and not any(stem in low for stem in _STEMS): return
     pattern = _KEY_WORD_ASCII if text.isascii() else _KEY_WORD
     hits = [(m.start(), m.end(), m['pass'] is not None, text[m.start():m.end()]) for m in pattern.finditer(low)]
     hits += [(m.start(), m.end(), m[0].startswith(('Pass', 'Pwd')), m[0]) for m in _CAMEL.finditer(text)]
@@ -137,17 +138,19 @@ def _named(text: str) -> Iterator[Span]:
         if _is_password(value, quoted, op) if is_pass else bool(op.strip()) and _is_key(value, quoted):
             yield Span(at, at + len(value), 'secret', 0.85, f'value named as a {"password" if is_pass else "key"}')
 
-# %% ../nbs/03f_pii_secrets.ipynb #2465c017
+# %% ../nbs/03f_pii_secrets.ipynb #d48dd304
 _LOGIN = re.compile(r'''@[\w.-]{3,60}\.[a-z]{2,12}["']?[ ]?[/:|;][ ]?["']?(?=[^\s"']{0,30}[!@#$%^&*])(?=[^\s"']{0,30}[A-Z\d])([^\s"'/]{6,40})''')
 
 def secrets(
     text: str, # a view
 ) -> Iterator[Span]:
     "The secrets of `text`. Linear in its length."
+    low = text.lower()
+    if len(low) != len(text): low = ''.join(c.lower() if len(c.lower()) == 1 else c for c in text)
     yield from _issued(text)
     if '-----BEGIN' in text or 'PuTTY' in text: yield from _armoured(text)
-    yield from _placed(text)
-    yield from _named(text)
+    yield from _placed(text, low)
+    yield from _named(text, low)
     if '@' in text:
         for found in _LOGIN.finditer(text):
             value = found[1].rstrip('.,')

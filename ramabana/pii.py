@@ -46,8 +46,8 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
     return out
 
 # %% ../nbs/03_pii.ipynb #83fa640e
-_TOUCH_LEFT = re.compile(r'[\w+@#=$%*/)-]$|\w[.,:]$')
-_TOUCH_RIGHT = re.compile(r'[\w+@#=$%*/(-]|[.,:]\w')
+_TOUCH_LEFT = re.compile(r'[\w+@#=$%*/)-]$|\w[.,:]$|\d\s{1,2}$')
+_TOUCH_RIGHT = re.compile(r'[\w+@#=$%*/(-]|[.,:]\w|\s{1,2}\d')
 
 def _all_spans(text: str, region: str | None) -> list[Span]:
     "What every rule finds in a view."
@@ -56,7 +56,7 @@ def _all_spans(text: str, region: str | None) -> list[Span]:
 
 def _touches(text: str, span: Span) -> bool:
     "Whether a letter, digit or sign stands right beside the span."
-    return bool(_TOUCH_LEFT.search(text[max(0, span.start - 2):span.start]) or _TOUCH_RIGHT.match(text, span.end))
+    return bool(_TOUCH_LEFT.search(text[max(0, span.start - 3):span.start]) or _TOUCH_RIGHT.match(text, span.end))
 
 def _blanked(text: str, spans: list[Span]) -> str:
     "`text` with a mask of the same length over each span."

@@ -78,6 +78,7 @@ def _labelled(text: str, labels: list[Label]) -> Iterator[tuple[int, int, str]]:
         if label.kind != 'address': continue
         start = _BETWEEN.match(text, label.end).end()
         post = label.name.startswith(_POST_WORDS)
+        if text[label.end:label.end + 1].isalnum() or text[label.end:label.end + 1] == '_': continue       # IPAddressChoice
         found = (_POSTCODE if post else _PLACE).match(text, start)
         if found and any(c.isdigit() for c in found[0]):
             end = found.end()
@@ -87,6 +88,7 @@ def _labelled(text: str, labels: list[Label]) -> Iterator[tuple[int, int, str]]:
 # %% ../nbs/03e_pii_address.ipynb #29ffb45f
 _NUMBER = re.compile(r'(?<![\w.,:/#$€£@+=-])\d{1,6}[a-zA-Z]?(?![\w%€]|[.,:]\d)')
 _STREET_LEFT = re.compile(rf"(?:^|[\s,;(>])((?:{_NAME} |\d{{1,6}} ){{0,3}}({_NAME}[ .])?)$")
+_YEARS = re.compile(r'(?:19|20)\d\d(?:-(?:19|20)\d\d|,)')              # 1991-2013, Thomas G. Lane
 _UPPER_NEXT = re.compile(r'(?:[-/]\d{1,4})?,? [^\W\d_a-z]')
 
 def _glued(text: str, at: int) -> int | None:
@@ -127,7 +129,7 @@ def addresses(
     if not any(digit in text for digit in '0123456789'): return
     for found in _NUMBER.finditer(text):
         at = found.start()
-        if _UPPER_NEXT.match(text, found.end()) and (street := _ENGLISH.match(text, at)): yield Span(*_with_tail(text, at, street.end()), 'address', 0.9, 'house number and street word')
+        if _UPPER_NEXT.match(text, found.end()) and not _YEARS.match(text, at) and (street := _ENGLISH.match(text, at)): yield Span(*_with_tail(text, at, street.end()), 'address', 0.9, 'house number and street word')
         elif at and text[at - 1] == ' ' and (start := _glued(text, at)) is not None: yield Span(*_with_tail(text, start, found.end()), 'address', 0.88, 'street word and house number')
     low = text.lower()
     if _has(low, _FIRST_HINTS):

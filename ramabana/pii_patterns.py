@@ -68,13 +68,20 @@ _NRB = re.compile(r'(?<![\w.,/+=-])\d{2}(?:(?P<sep>[ -]?)\d{4})(?:(?P=sep)\d{4})
 
 def _digits(text: str) -> str: return ''.join(filter(str.isdigit, text))
 
+_BESIDE = re.compile(r'(?<!\d)\d{4}[ \t\n]{1,2}$'), re.compile(r'[ \t\n]{1,2}\d{4}(?!\d)')
+
+def _in_column(text: str, start: int, end: int) -> bool:
+    "Whether more numbers stand on both sides, or above or below: groups of four in a column of code points are no card."
+    left, right = _BESIDE[0].search(text[max(0, start - 7):start]), _BESIDE[1].match(text, end)
+    return bool(left and right) or bool(left or right) and '\n' in text[start - 2:end + 2]
+
 def cards(
     text: str, # a view
 ) -> Iterator[Span]:
     "The payment cards of `text`, by issuer, length and check digit."
     found = _CARD.search(text)
     while found:
-        good = is_card(_digits(found[0]))
+        good = is_card(_digits(found[0])) and not _in_column(text, *found.span())
         if good: yield Span(*found.span(), 'card', 0.95, 'issuer prefix and Luhn digit')
         found = _CARD.search(text, found.end() if good else found.start() + 1)      # *2026 4111 1111 …*: the year may not hide the card
 
@@ -99,7 +106,8 @@ _PLUS = re.compile(r'(?<![\w+])(?:\+[ ]?|00[ -]?(?=[1-9]))\(?\d{1,4}\)?[ .\-/\t]
 _GROUP_END = re.compile(r'(?<=\d)[ \t./-]+')
 _NATIONAL = re.compile(r'(?<![\w.,/:=%$€£#+@*(-])(?:\(0?\d{1,5}\)[ -]{0,2}|\d{1,5}[ ./-]{1,2})\d{2,5}(?:[ ./-]{1,2}\d{2,5}){0,4}(?![\w@%]|[-.,:/]\d)')
 _DATE_LIKE = re.compile(r'(?:\d{1,2}[./ -]\d{1,2}[./ -](?:19|20)?\d\d|(?:19|20)\d\d[./ -]\d{1,2}[./ -]\d{1,2}|(?:19|20)\d\d[ ./-]{1,3}(?:19|20)\d\d)(?!\d)')
-_NANP = re.compile(r'(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}')
+_NANP = re.compile(r'(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[/ .-])[2-9]\d\d[ .-]\d{4}')
+_NO_PHONE = re.compile(r'\d{5}-\d{4}|\d{3}-\d{2}-\d{4}|\d+\.\d+-\d+|[\d ]{1,9}')   # a ZIP code, a social security number, a clause, eight digits in two groups
 
 _WHOLE = re.compile(r'\s*(\(?\d[\d ().-]{5,18}\d)\s*')
 
@@ -133,7 +141,7 @@ def phones(
         yield Span(found.start(), found.start() + end, 'phone', 0.95, 'international prefix and length')
     for found in _NATIONAL.finditer(text):
         number = found[0]
-        if found.end() in done or not 8 <= len(_digits(number)) <= 12 or _DATE_LIKE.match(number): continue
+        if found.end() in done or not 8 <= len(_digits(number)) <= 12 or _DATE_LIKE.match(number) or _NO_PHONE.fullmatch(number): continue
         label = label_before(labels, ends, text, found.start())
         if label and label.kind != 'phone': continue
         if _NANP.fullmatch(number): grouped = number[0] == '(' or '-' in number
@@ -143,6 +151,12 @@ def phones(
 # %% ../nbs/03d_pii_patterns.ipynb #7aecffbf
 _TIGHT = re.compile(r'(?<![\w.,/:=@&#+-])(?=[A-Za-z]{0,6}[-.]?\d)[A-Za-z0-9]{1,18}(?:[-./+][A-Za-z0-9]{1,9}){0,5}(?![\w@]|[-./:]\w)')
 _SPACED = re.compile(r'(?<![\w.,+-])\d{1,6}(?: \d{1,6}){1,7}(?![\w]|[-.,:/]\w| \d)')
+
+_FORMS = re.compile(r'''(?<![\w.,/:=@&\#+-])(?:
+    (?P<us_mbi>[1-9][AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9](?P<sep>-?)[AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9](?P=sep)[AC-HJKMNP-RT-Y]{2}[0-9]{2})
+    |(?P<gb_driver>(?=[A-Z]{2,5}9{0,3}[0-9])[A-Z9]{5}[0-9](?:0[1-9]|1[0-2]|5[1-9]|6[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9][A-Z9]{2}[0-9][A-Z]{2})
+    |(?P<gb_nino>(?!BG|GB|NK|KN|TN|NT|ZZ)[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z](?:[ ][0-9]{2}){3}[ ][A-D])
+    )(?![\w@]|[-./:]\w)''', re.X)
 
 def national_ids(
     text: str,           # a view
@@ -154,9 +168,12 @@ def national_ids(
         for found in pattern.finditer(text):
             if found.end() - found.start() < 8: continue
             label = label_before(labels, ends, text, found.start())
-            if label and label.kind not in ('national_id',): continue
+            if label and label.kind != 'national_id' and label.name != 'id' and not _DIGIT.search(text, label.end, found.start()): continue
             scheme = national_scheme(found[0])
             if scheme: yield Span(*found.span(), 'national_id', 0.9, f'form and check digit of {scheme}')
+    for found in _FORMS.finditer(text):
+        name = found.lastgroup or ''
+        yield Span(*found.span(), 'licence' if name == 'gb_driver' else 'national_id', 0.85, f'form of {name}')
 
 # %% ../nbs/03d_pii_patterns.ipynb #f40937ca
 _MONTH = (r'jan\w{0,6}|feb\w{0,6}|mar\w{0,4}|mär\w{0,3}|apr\w{0,4}|ma[iyjg]\w{0,4}|ju[nl]\w{0,4}|giu\w{0,4}|lug\w{0,4}|aug\w{0,3}|ago\w{0,3}|ao[uû]t|sep\w{0,7}|set\w{0,6}|o[ckt]t\w{0,5}|out\w{0,4}|nov\w{0,6}|de[czs]\w{0,6}|dez\w{0,5}|dic\w{0,6}|déc\w{0,5}|fév\w{0,5}|gen\w{0,4}|ene\w{0,3}'
@@ -176,7 +193,7 @@ _GAP_STOP = re.compile(r'[\]\d]|\n[^\n]*\n|[.!?] [A-Z]')
 _WEAK_GAP = re.compile(r"""[\s:#="'“(*+-]{0,6}(?:(?:is|no|nr|num|number|at|on|to|me|us|him|her|them|ist|est|es|e|jest|id|ref)\b[\s:.#="'(*+-]{0,5}){0,3}""", re.I)
 _DIGIT = re.compile(r'[\dX*]')
 _ASIDE = re.compile(r'\([^()\d\n]{0,90}(?:\([^()\d\n]{0,40}\)[^()\d\n]{0,40})?\)')   # (Spanish VAT number)
-_WORD_LEFT = re.compile(r'[\w+(#*-]{1,24}$')
+_WORD_LEFT = re.compile(r'(?:(?<=[:=#"] )[A-Z]{1,4} )?[\w+(#*-]{0,24}$')
 _IS_MY = re.compile(r' (?:is|es|ist|est|è|é|jest)(?: (?:my|your|his|her|their|the|our|mi|su|mein|meine|mon|ma|il mio|moj))?(?: (?:number|nummer|numero|número)(?: (?:of|de|di))?)? $', re.I)
 _PHONE_LINK = re.compile(r'[ -]$')
 _VALUE_LEFT = re.compile(r'(?<![\w.])[A-Za-z0-9+(][\w ().-]{4,22}$')
@@ -225,9 +242,12 @@ def _next_outside(text: str, labels: list[Label], i: int) -> Label | None:
         if gap.count('(') <= gap.count(')'): return after
     return None
 
+_CODE_NAME = re.compile(r'_?(?i:pattern|regexp?|length|len|format|type|count|size|max|min|field|column|prefix|example|index|offset|width|mask|hash|desc)')
+
 def _may_stand_between(gap: str, label: Label) -> bool:
     "Whether `gap` can stand between a label and its value."
     gap = _ASIDE.sub('', gap)
+    if gap[:1].isalpha() or gap[:1] == '_' and _CODE_NAME.match(gap): return False     # IPAddressChoice, phone_number_pattern
     if len(gap) > 50 or _GAP_STOP.search(gap): return False
     if label.weak: return '\n' not in gap and bool(_WEAK_GAP.fullmatch(gap))
     if gap == '-' and label.kind != 'medical': return False          # PESEL-20463348319 is the name of a record
@@ -239,7 +259,7 @@ def _value_in(text: str, pattern: re.Pattern, label: Label, after: Label | None)
     digit = _DIGIT.search(text, start, stop)
     if digit is None: return None
     word = _WORD_LEFT.search(text[max(start, digit.start() - 24):digit.start()])
-    begin = digit.start() - (len(word[0]) if word else 0)
+    begin = digit.start() - len(word[0])
     for at in dict.fromkeys((begin, digit.start())):
         while at > start and text[at - 1] in '+(': at -= 1
         if after and after.start < at and after.kind != label.kind or not _may_stand_between(text[start:at], label): continue

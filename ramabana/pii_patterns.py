@@ -242,6 +242,7 @@ def _next_outside(text: str, labels: list[Label], i: int) -> Label | None:
         if gap.count('(') <= gap.count(')'): return after
     return None
 
+# %% ../nbs/03d_pii_patterns.ipynb #75119c45
 _CODE_NAME = re.compile(r'_?(?i:pattern|regexp?|length|len|format|type|count|size|max|min|field|column|prefix|example|index|offset|width|mask|hash|desc)')
 
 def _may_stand_between(gap: str, label: Label) -> bool:

@@ -12,13 +12,14 @@ __all__ = ['KINDS', 'POLICIES', 'WITHHELD', 'Finding', 'find_pii', 'pii_report',
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from .core import AgentError
 from .pii_address import addresses
 from .pii_labels import find_labels
-from .pii_patterns import Span, number_spans
+from .pii_patterns import Span, emails, number_spans
 from .pii_secrets import secrets
 from .pii_tables import table_spans
 from .pii_view import view_of
@@ -45,14 +46,41 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
         else: out.append(span)
     return out
 
-# %% ../nbs/03_pii.ipynb #83fa640e
-_TOUCH_LEFT = re.compile(r'[\w+@#=$%*/)-]$|\w[.,:]$|\d\s{1,2}$')
-_TOUCH_RIGHT = re.compile(r'[\w+@#=$%*/(-]|[.,:]\w|\s{1,2}\d')
+# %% ../nbs/03_pii.ipynb #c3cd1129
+_ABOVE, _BELOW = 3, 5                # lines read with a line that has a digit
+_SOME_DIGIT = re.compile(r'\d')
+
+def _near_digits(text: str) -> Iterator[tuple[int, int]]:
+    "(start, end) of the runs of lines near a digit."
+    if len(text) < 200 or '\n' not in text:
+        if _SOME_DIGIT.search(text): yield 0, len(text)
+        return
+    lines = text.split('\n')
+    first = last = -1                # of the run that is open
+    runs = []
+    for i, line in enumerate(lines):
+        if not _SOME_DIGIT.search(line): continue
+        if last < 0 or last < i - _ABOVE - 1:
+            if last >= 0: runs.append((first, last))
+            first = max(0, i - _ABOVE)
+        last = i + _BELOW
+    if last >= 0: runs.append((first, min(last, len(lines) - 1)))
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    for first, last in runs: yield starts[first], starts[last + 1] - 1
 
 def _all_spans(text: str, region: str | None) -> list[Span]:
     "What every rule finds in a view."
-    labels = find_labels(text)
-    return [*number_spans(text, labels, region), *table_spans(text, labels), *secrets(text), *addresses(text, labels)]
+    found = [*emails(text), *secrets(text)]
+    for start, end in _near_digits(text):
+        part = text[start:end]
+        labels = find_labels(part)
+        near = [*number_spans(part, labels, region), *table_spans(part, labels), *addresses(part, labels)]
+        found += [s._replace(start=s.start + start, end=s.end + start) for s in near] if start else near
+    return found
+
+# %% ../nbs/03_pii.ipynb #83fa640e
+_TOUCH_LEFT = re.compile(r'[\w+@#=$%*/)-]$|\w[.,:]$|\d\s{1,2}$')
+_TOUCH_RIGHT = re.compile(r'[\w+@#=$%*/(-]|[.,:]\w|\s{1,2}\d')
 
 def _touches(text: str, span: Span) -> bool:
     "Whether a letter, digit or sign stands right beside the span."

@@ -111,15 +111,17 @@ def _is_street(words: str) -> bool:
 _FIRST_HINTS = ('rue', 'avenue', 'av.', 'boulevard', 'bd ', 'place', 'allée', 'chemin', 'impasse', 'quai', 'route', 'cours', 'via', 'vicolo', 'piazz', 'corso', 'largo', 'calle', 'c/', 'avda', 'avenida', 'paseo', 'plaza', 'camino', 'carrer', 'rúa', 'ronda', 'rua',
     'travessa', 'praça', 'alameda', 'estrada', 'ul.', 'ulica', 'al.', 'aleja', 'os.', 'osiedle', 'pl.')
 
+_ZIP, _INWARD, _POLISH = re.compile(r' [A-Z]{2} \d{5}'), re.compile(r' \d[A-Z]{2}'), re.compile(r'\d-\d{3} ')     # cheap to look for
+
 def _has(low: str, words: tuple[str, ...]) -> bool: return any(word in low for word in words)
 
 def _towns(text: str) -> Iterator[Span]:
     "Postcodes that are sure of themselves, with their town."
-    for found in _US.finditer(text):
+    for found in _US.finditer(text) if _ZIP.search(text) else ():
         city = _CITY_LEFT.search(text[max(0, found.start() - 60):found.start()])
         if city: yield Span(found.start() - len(city[0]), found.end(), 'address', 0.85, 'town, state and postcode')
-    for found in _UK.finditer(text): yield Span(*found.span(), 'address', 0.85, 'postcode')
-    for found in _PL.finditer(text): yield Span(*found.span(), 'address', 0.85, 'postcode and town')
+    for found in _UK.finditer(text) if _INWARD.search(text) else (): yield Span(*found.span(), 'address', 0.85, 'postcode')
+    for found in _PL.finditer(text) if _POLISH.search(text) else (): yield Span(*found.span(), 'address', 0.85, 'postcode and town')
 
 def addresses(
     text: str,                           # a view

@@ -149,7 +149,7 @@ def phones(
         if grouped and is_phone(number, region or ('US' if _NANP.fullmatch(number) else None)): yield Span(*found.span(), 'phone', 0.85, 'grouping and numbering plan')
 
 # %% ../nbs/03d_pii_patterns.ipynb #7aecffbf
-_TIGHT = re.compile(r'(?<![\w.,/:=@&#+-])(?=[A-Za-z]{0,6}[-.]?\d)[A-Za-z0-9]{1,18}(?:[-./+][A-Za-z0-9]{1,9}){0,5}(?![\w@]|[-./:]\w)')
+_TIGHT = re.compile(r'(?<![\w.,/:=@&#+-])(?=[A-Za-z0-9./+-]{8})(?=[A-Za-z]{0,6}[-.]?\d)[A-Za-z0-9]{1,18}(?:[-./+][A-Za-z0-9]{1,9}){0,5}(?![\w@]|[-./:]\w)')
 _SPACED = re.compile(r'(?<![\w.,+-])\d{1,6}(?: \d{1,6}){1,7}(?![\w]|[-.,:/]\w| \d)')
 
 _FORMS = re.compile(r'''(?<![\w.,/:=@&\#+-])(?:
@@ -167,10 +167,11 @@ def national_ids(
     for pattern in (_TIGHT, _SPACED):
         for found in pattern.finditer(text):
             if found.end() - found.start() < 8: continue
+            scheme = national_scheme(found[0])
+            if not scheme: continue
             label = label_before(labels, ends, text, found.start())
             if label and label.kind != 'national_id' and label.name != 'id' and not _DIGIT.search(text, label.end, found.start()): continue
-            scheme = national_scheme(found[0])
-            if scheme: yield Span(*found.span(), 'national_id', 0.9, f'form and check digit of {scheme}')
+            yield Span(*found.span(), 'national_id', 0.9, f'form and check digit of {scheme}')
     for found in _FORMS.finditer(text):
         name = found.lastgroup or ''
         yield Span(*found.span(), 'licence' if name == 'gb_driver' else 'national_id', 0.85, f'form of {name}')
@@ -242,7 +243,7 @@ def _next_outside(text: str, labels: list[Label], i: int) -> Label | None:
         if gap.count('(') <= gap.count(')'): return after
     return None
 
-# %% ../nbs/03d_pii_patterns.ipynb #75119c45
+# %% ../nbs/03d_pii_patterns.ipynb #8ac341f2
 _CODE_NAME = re.compile(r'_?(?i:pattern|regexp?|length|len|format|type|count|size|max|min|field|column|prefix|example|index|offset|width|mask|hash|desc)')
 
 def _may_stand_between(gap: str, label: Label) -> bool:
@@ -283,7 +284,5 @@ def number_spans(
     labels: list[Label],       # of the view
     region: str | None = None, # country of national numbers
 ) -> list[Span]:
-    "Every e-mail address, number and date of `text` that is personal. Spans may overlap."
-    out = list(emails(text)) if '@' in text else []
-    if not any(c in text for c in '0123456789'): return out
-    return [*out, *cards(text), *ibans(text), *phones(text, labels, region), *national_ids(text, labels), *labelled(text, labels)]
+    "Every number and date of `text` that is personal. Spans may overlap."
+    return [*cards(text), *ibans(text), *phones(text, labels, region), *national_ids(text, labels), *labelled(text, labels)]

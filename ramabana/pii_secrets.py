@@ -44,7 +44,7 @@ def _is_filler(token: str) -> bool:
 
 def _issued(text: str) -> Iterator[Span]:
     for word in _LONG.finditer(text):
-        if not _QUICK.search(word[0]): continue
+        if word[0].isalpha() or not _QUICK.search(word[0]): continue
         for found in _PREFIXED.finditer(text, *word.span()):
             if not _is_filler(found[0]): yield Span(*found.span(), 'secret', 0.97, 'published prefix of a token')
 

@@ -21,7 +21,7 @@ _PARTICLE = r"(?:de|del|della|delle|dei|di|da|do|dos|das|du|des|la|le|les|el|los
 _ENGLISH = re.compile(rf"\d{{1,6}}[a-zA-Z]?(?:[-/]\d{{1,4}})?,? (?:[NSEW]{{1,2}}\.? )?(?:{_NAME} ){{1,4}}{_EN}\b\.?(?: (?:Street|St)\b\.?)?")
 _FIRST_WORD = (r"(?:rue|avenue|av\.|boulevard|bd|place|allée|chemin|impasse|quai|route de|cours|via|viale|vicolo|piazza|piazzetta|piazzale|corso|largo|calle|c/|avda\.?|avenida|paseo|plaza|camino|carrer|rúa|ronda|rua|travessa|praça|alameda|estrada|ul\.|ulica|al\.|aleja|os\.|osiedle|pl\."
     r"|Rue|Avenue|Av\.|Boulevard|Bd|Place|Allée|Chemin|Impasse|Quai|Route de|Cours|Via|Viale|Vicolo|Piazza|Piazzetta|Piazzale|Corso|Largo|Calle|C/|Avda\.?|Avenida|Paseo|Plaza|Camino|Carrer|Rúa|Ronda|Rua|Travessa|Praça|Alameda|Estrada|Ul\.|Ulica|Al\.|Aleja|Os\.|Osiedle|Pl\.)")
-_ROMANCE = re.compile(rf"(?<![\w/.-])(?:\d{{1,6}}(?: ?(?:bis|ter))?,? )?{_FIRST_WORD} (?:{_PARTICLE} ?){{0,3}}{_NAME}(?: (?:{_PARTICLE} ?){{0,2}}{_NAME}){{0,4}}(?:,? (?:n[.º°]? ?)?\d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}}[A-Z]?)?)?")
+_ROMANCE = re.compile(rf"(?<![\w/.-])(?<!et )(?:\d{{1,6}}(?: ?(?:bis|ter))?,? )?{_FIRST_WORD} (?:{_PARTICLE} ?){{0,3}}{_NAME}(?: (?:{_PARTICLE} ?){{0,2}}{_NAME}){{0,4}}(?:,? (?:n[.º°]? ?)?\d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}}[A-Z]?)?)?")
 _GLUED = tuple('''straße strasse str. weg gasse allee platz ring damm ufer chaussee steig stieg gatan gata gatu gate gaten vägen väg vagen vej vejen veg vegen veien gade stræde stræti straede plads katu kuja tie polku kaari laan straat
 plein kade dreef gracht singel hof utca útja körút vägen backen grand gränd torget alle allé puiestee tänav'''.split())
 _BOX = re.compile(r'(?<!\w)(?:P\.? ?O\.? ?Box|Post ?box|Postfach|Apartado|Casella postale|B\.P\.|Skrytka pocztowa|Postbus|Box) \d{1,6}(?![\w.])', re.I)
@@ -68,7 +68,8 @@ def _envelope(text: str, unit: re.Match) -> tuple[int, int] | None:
     return begin, end
 
 # %% ../nbs/03e_pii_address.ipynb #22ef7520
-_PLACE = re.compile(rf"(?:\d{{1,6}},? (?:{_NAME}|{_PARTICLE})(?:,? (?:{_NAME}|{_PARTICLE}|\d{{1,5}}[a-z]?)){{0,6}}|{_NAME}(?: (?:{_NAME}|{_PARTICLE})){{0,4}},? \d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}})?)(?:,? {_CITY})?(?:,? \d{{4,6}})?")
+_TECHNICAL = re.compile(r'(?i)(?:^|[^a-z])(?:ip|mac|e-?mail|web|memory|bus|base|start|load|physical|virtual|return|loopback|network|host|server|to|by|source|dest|destination|bind|listen|wallet|bitcoin|contract|at)[ _-]$')
+_PLACE = re.compile(rf"(?:\d{{1,6}},? (?:{_NAME}|{_PARTICLE})(?:,? (?:{_NAME}|{_PARTICLE}|\d{{1,5}}[a-z]?)){{0,6}}|{_NAME}(?: (?:{_NAME}|{_PARTICLE})){{0,4}},? \d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}})?(?!\w))(?:,? {_CITY})?(?:,? \d{{4,6}})?")
 _POSTCODE = re.compile(r'(?:[A-Z]{1,2}-)?(?:\d{5}-\d{3,4}|\d{2}-\d{3}|\d{3} \d{2}|\d{4} ?[A-Z]{2}|\d{4,6}|[A-Z]\d[A-Z] ?\d[A-Z]\d|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})(?!\w)')
 _POST_WORDS = ('zip', 'post code', 'postcode', 'postal', 'plz', 'postleitzahl', 'code postal', 'codigo postal', 'cap', 'cep', 'kod pocztowy', 'postnummer')
 _BETWEEN = re.compile(r"[\s:=\"'(>*-]{0,6}(?:(?:is|ist|est|es|e|jest|at|in|to|the|same|on file|now|number|code)\b[\s:,]{0,3}){0,4}", re.I)
@@ -79,8 +80,9 @@ def _labelled(text: str, labels: list[Label]) -> Iterator[tuple[int, int, str]]:
         start = _BETWEEN.match(text, label.end).end()
         post = label.name.startswith(_POST_WORDS)
         if text[label.end:label.end + 1].isalnum() or text[label.end:label.end + 1] == '_': continue       # IPAddressChoice
+        if not post and _TECHNICAL.search(text[max(0, label.start - 13):label.start]): continue                     # the IP addresses (RFC 1918)
         found = (_POSTCODE if post else _PLACE).match(text, start)
-        if found and any(c.isdigit() for c in found[0]):
+        if found and any(c.isdigit() for c in found[0]) and (post or any(c.islower() for c in found[0])):
             end = found.end()
             if not post: end = _with_tail(text, start, end)[1]
             yield start, end, label.name
@@ -89,6 +91,7 @@ def _labelled(text: str, labels: list[Label]) -> Iterator[tuple[int, int, str]]:
 _NUMBER = re.compile(r'(?<![\w.,:/#$€£@+=-])\d{1,6}[a-zA-Z]?(?![\w%€]|[.,:]\d)')
 _STREET_LEFT = re.compile(rf"(?:^|[\s,;(>])((?:{_NAME} |\d{{1,6}} ){{0,3}}({_NAME}[ .])?)$")
 _YEARS = re.compile(r'(?:19|20)\d\d(?:-(?:19|20)\d\d|,)')              # 1991-2013, Thomas G. Lane
+_SURNAME = re.compile(r'(?:19|20)\d\d (?:\S+ ){1,2}(?:Lane|Way|Close|Grove|Row|Walk|Place|Street|Court|Road)')     # Copyright 2016 Iain Lane
 _UPPER_NEXT = re.compile(r'(?:[-/]\d{1,4})?,? [^\W\d_a-z]')
 
 def _glued(text: str, at: int) -> int | None:
@@ -115,11 +118,13 @@ _ZIP, _INWARD, _POLISH = re.compile(r' [A-Z]{2} \d{5}'), re.compile(r' \d[A-Z]{2
 
 def _has(low: str, words: tuple[str, ...]) -> bool: return any(word in low for word in words)
 
+_WORDS_TOO = ('ID', 'PR', 'OK', 'OR', 'IN', 'ME', 'HI', 'MS', 'AS')      # Fix PR 29462
+
 def _towns(text: str) -> Iterator[Span]:
     "Postcodes that are sure of themselves, with their town."
     for found in _US.finditer(text) if _ZIP.search(text) else ():
         city = _CITY_LEFT.search(text[max(0, found.start() - 60):found.start()])
-        if city: yield Span(found.start() - len(city[0]), found.end(), 'address', 0.85, 'town, state and postcode')
+        if city and (',' in city[0] or '-' in found[0] or found[0][:2] not in _WORDS_TOO): yield Span(found.start() - len(city[0]), found.end(), 'address', 0.85, 'town, state and postcode')
     for found in _UK.finditer(text) if _INWARD.search(text) else (): yield Span(*found.span(), 'address', 0.85, 'postcode')
     for found in _PL.finditer(text) if _POLISH.search(text) else (): yield Span(*found.span(), 'address', 0.85, 'postcode and town')
 
@@ -131,7 +136,9 @@ def addresses(
     if not any(digit in text for digit in '0123456789'): return
     for found in _NUMBER.finditer(text):
         at = found.start()
-        if _UPPER_NEXT.match(text, found.end()) and not _YEARS.match(text, at) and (street := _ENGLISH.match(text, at)): yield Span(*_with_tail(text, at, street.end()), 'address', 0.9, 'house number and street word')
+        if _UPPER_NEXT.match(text, found.end()) and not _YEARS.match(text, at) and (street := _ENGLISH.match(text, at)): 
+            span = _with_tail(text, at, street.end())
+            if span[1] > street.end() or not _SURNAME.fullmatch(street[0]): yield Span(*span, 'address', 0.9, 'house number and street word')
         elif at and text[at - 1] == ' ' and (start := _glued(text, at)) is not None: yield Span(*_with_tail(text, start, found.end()), 'address', 0.88, 'street word and house number')
     low = text.lower()
     if _has(low, _FIRST_HINTS):

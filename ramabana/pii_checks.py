@@ -99,6 +99,7 @@ def national_scheme(
     schemes = _SHAPES.get(number.translate(_TO_SHAPE))
     if not schemes: return ''
     if schemes.startswith('es.nie es.nif') and number[0].upper() not in 'KLMXYZSTFG': return ''       # B64717839 is a company, U0001073f a code point
+    if schemes == 'at.vnr' and not re.fullmatch(r'.{5}(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-3])\d\d', number): return ''      # a day of birth
     return next((s for s in schemes.split() if checked(s, number)), '')
 
 # %% ../nbs/03c_pii_checks.ipynb #42d6fbc0

@@ -70,6 +70,13 @@ def _digits(text: str) -> str: return ''.join(filter(str.isdigit, text))
 
 _BESIDE = re.compile(r'(?<!\d)\d{4}[ \t\n]{1,2}$'), re.compile(r'[ \t\n]{1,2}\d{4}(?!\d)')
 
+_HEX_LEFT = re.compile(r'(?:^|[^0-9A-Za-z])(?=[0-9A-F]{0,3}[A-F])[0-9A-F]{2,4}[\s>]{1,2}$|\\x\{$|\\[uUx]$')
+_HEX_RIGHT = re.compile(r'\s{1,2}(?=[0-9A-F]{0,3}[A-F])[0-9A-F]{2,4}(?![0-9A-Za-z])')
+
+def _in_dump(text: str, start: int, end: int) -> bool:
+    "Whether a group of hexadecimal digits stands beside: `00 20 80 FF`, `0078 0069 217C`."
+    return bool(_HEX_LEFT.search(text[max(0, start - 8):start]) or _HEX_RIGHT.match(text, end))
+
 def _in_column(text: str, start: int, end: int) -> bool:
     "Whether more numbers stand on both sides, or above or below: groups of four in a column of code points are no card."
     left, right = _BESIDE[0].search(text[max(0, start - 7):start]), _BESIDE[1].match(text, end)
@@ -81,7 +88,7 @@ def cards(
     "The payment cards of `text`, by issuer, length and check digit."
     found = _CARD.search(text)
     while found:
-        good = is_card(_digits(found[0])) and not _in_column(text, *found.span())
+        good = is_card(_digits(found[0])) and not _in_column(text, *found.span()) and not _in_dump(text, *found.span())
         if good: yield Span(*found.span(), 'card', 0.95, 'issuer prefix and Luhn digit')
         found = _CARD.search(text, found.end() if good else found.start() + 1)      # *2026 4111 1111 …*: the year may not hide the card
 
@@ -102,12 +109,12 @@ def ibans(
         if is_iban('PL' + found[0]): yield Span(*found.span(), 'iban', 0.9, 'mod-97 of a Polish account')
 
 # %% ../nbs/03d_pii_patterns.ipynb #32a56496
-_PLUS = re.compile(r'(?<![\w+])(?:\+[ ]?|00[ -]?(?=[1-9]))\(?\d{1,4}\)?[ .\-/\t]{0,2}(?:\(\d{1,5}\)[ .\-/\t]{0,2})?\d(?:[ .\-/\t]{0,2}\d){3,13}(?!\d)')
+_PLUS = re.compile(r'(?<![\w+])(?:\+|(?<![\w)\]] )\+[ ]|00[ -]?(?=[1-9])(?=(?:[^\d\n]?\d){9}))\(?\d{1,4}\)?[ .\-/\t]{0,2}(?:\(\d{1,5}\)[ .\-/\t]{0,2})?\d(?:[ .\-/\t]{0,2}\d){3,13}(?!\d|[eE][-+]?\d)')
 _GROUP_END = re.compile(r'(?<=\d)[ \t./-]+')
 _NATIONAL = re.compile(r'(?<![\w.,/:=%$€£#+@*(-])(?:\(0?\d{1,5}\)[ -]{0,2}|\d{1,5}[ ./-]{1,2})\d{2,5}(?:[ ./-]{1,2}\d{2,5}){0,4}(?![\w@%]|[-.,:/]\d)')
 _DATE_LIKE = re.compile(r'(?:\d{1,2}[./ -]\d{1,2}[./ -](?:19|20)?\d\d|(?:19|20)\d\d[./ -]\d{1,2}[./ -]\d{1,2}|(?:19|20)\d\d[ ./-]{1,3}(?:19|20)\d\d)(?!\d)')
 _NANP = re.compile(r'(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[/ .-])[2-9]\d\d[ .-]\d{4}')
-_NO_PHONE = re.compile(r'\d{5}-\d{4}|\d{3}-\d{2}-\d{4}|\d+\.\d+-\d+|[\d ]{1,9}')   # a ZIP code, a social security number, a clause, eight digits in two groups
+_NO_PHONE = re.compile(r'\((?:1[89]|20)\d\d\)[ -]*\d{1,4}-\d{1,4}|[0-2]\d[0-5]\d-[0-2]\d[0-5]\d|.{0,8}(?:19|20)\d\d-\d\d-\d\d|\d{5}-\d{4}|\d{3}-\d{2}-\d{4}|\d+\.\d+-\d+|[\d ]{1,9}')   # a year and pages, two times of day, a date, a ZIP code, a social security number, a clause, eight digits in two groups
 
 _WHOLE = re.compile(r'\s*(\(?\d[\d ().-]{5,18}\d)\s*')
 
@@ -136,7 +143,7 @@ def phones(
     ends, done = [label.end for label in labels], set()
     for found in _PLUS.finditer(text):
         end = _plus_end(found[0])
-        if not end: continue
+        if not end or _in_dump(text, found.start(), found.start() + end): continue
         done.add(found.start() + end)
         yield Span(found.start(), found.start() + end, 'phone', 0.95, 'international prefix and length')
     for found in _NATIONAL.finditer(text):
@@ -144,6 +151,7 @@ def phones(
         if found.end() in done or not 8 <= len(_digits(number)) <= 12 or _DATE_LIKE.match(number) or _NO_PHONE.fullmatch(number): continue
         label = label_before(labels, ends, text, found.start())
         if label and label.kind != 'phone': continue
+        if _in_dump(text, *found.span()): continue
         if _NANP.fullmatch(number): grouped = number[0] == '(' or '-' in number
         else: grouped = number[0] in '(0'
         if grouped and is_phone(number, region or ('US' if _NANP.fullmatch(number) else None)): yield Span(*found.span(), 'phone', 0.85, 'grouping and numbering plan')
@@ -169,6 +177,7 @@ def national_ids(
             if found.end() - found.start() < 8: continue
             scheme = national_scheme(found[0])
             if not scheme: continue
+            if _in_dump(text, *found.span()): continue
             label = label_before(labels, ends, text, found.start())
             if label and label.kind != 'national_id' and label.name != 'id' and not _DIGIT.search(text, label.end, found.start()): continue
             yield Span(*found.span(), 'national_id', 0.9, f'form and check digit of {scheme}')
@@ -190,7 +199,7 @@ _VALUES = {kind: re.compile(pattern, re.I if kind in ('dob',) else 0) for kind, 
     'iban': r'(?:[A-Za-z]{2}[ .-]?)?[0-9OlI][ .-]?[0-9OlI](?:[ .-]?[A-Z0-9lo]){9,30}(?![\w])',
     'account': _ID, 'national_id': _ID, 'passport': _ID, 'licence': _ID, 'medical': _ID, 'device': _ID}.items()}
 _LEAST = {'account': 3, 'national_id': 5, 'passport': 5, 'licence': 5, 'medical': 4, 'device': 10}   # digits that a value has at least
-_GAP_STOP = re.compile(r'[\]\d]|\n[^\n]*\n|[.!?] [A-Z]')
+_GAP_STOP = re.compile(r'[\]\d]|</|\n[^\n]*\n|[.!?] [A-Z]')
 _WEAK_GAP = re.compile(r"""[\s:#="'“(*+-]{0,6}(?:(?:is|no|nr|num|number|at|on|to|me|us|him|her|them|ist|est|es|e|jest|id|ref)\b[\s:.#="'(*+-]{0,5}){0,3}""", re.I)
 _DIGIT = re.compile(r'[\dX*]')
 _ASIDE = re.compile(r'\([^()\d\n]{0,90}(?:\([^()\d\n]{0,40}\)[^()\d\n]{0,40})?\)')   # (Spanish VAT number)
@@ -208,10 +217,10 @@ def _fits(kind: str, value: str, label: Label) -> bool:
     if kind == 'dob': return True
     if kind == 'phone':
         if _DATE_LIKE.fullmatch(value) or not 6 <= digits <= 15: return False
-        return not label.weak or (digits >= 7 and (value[0] in '+(0' or bool(re.search(r'[ .-]', value))))
+        return not label.weak or (digits >= 7 and (value[0] in '+(0' or bool(re.search(r'[ .-]', value))) and not ('.' in value and ' ' in value))
     if kind == 'card': return luhn(_digits(value)) or bool(re.fullmatch(r'\d{4}([ -])\d{4}\1\d{4}\1\d{4}|\d{15,16}', value))
     if kind == 'iban': return digits >= 10
-    if re.fullmatch(_DATE, value, re.I) and kind != 'national_id': return False
+    if re.fullmatch(_DATE, value, re.I) and (kind != 'national_id' or re.fullmatch(r'\d{4}-\d\d-\d\d', value)): return False
     least = _LEAST[kind]
     return digits >= least and digits * 3 >= len(value.replace(' ', '')) and (not label.weak or digits >= 5)
 
@@ -243,12 +252,13 @@ def _next_outside(text: str, labels: list[Label], i: int) -> Label | None:
         if gap.count('(') <= gap.count(')'): return after
     return None
 
-# %% ../nbs/03d_pii_patterns.ipynb #8ac341f2
+# %% ../nbs/03d_pii_patterns.ipynb #87c285e9
 _CODE_NAME = re.compile(r'_?(?i:pattern|regexp?|length|len|format|type|count|size|max|min|field|column|prefix|example|index|offset|width|mask|hash|desc)')
 
 def _may_stand_between(gap: str, label: Label) -> bool:
     "Whether `gap` can stand between a label and its value."
     gap = _ASIDE.sub('', gap)
+    if not gap and len(label.name) < 4 and label.kind != 'medical': return False         # RC5
     if gap[:1].isalpha() or gap[:1] == '_' and _CODE_NAME.match(gap): return False     # IPAddressChoice, phone_number_pattern
     if len(gap) > 50 or _GAP_STOP.search(gap): return False
     if label.weak: return '\n' not in gap and bool(_WEAK_GAP.fullmatch(gap))

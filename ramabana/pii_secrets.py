@@ -91,10 +91,12 @@ _ASSIGNED = re.compile(r"""(?P<rest>[\w-]{0,24})
     (?:[\\]?["'`](?P<quoted>[^"'`\n\\]{4,200})|(?P<bare>[^\s"'`<>;,|]{4,200}))""", re.X)
 _NAME_LEFT = re.compile(r'[\w.-]{0,30}$')
 _NO_NAME = re.compile(r'public|(?:idempotency|next|page|pagination|continuation|request|cancel\w*|sync|task)[_-]?token|csrf|xsrf|token_?(?:type|name|id|url|s\b|iz|count|limit|endpoint|ttl|expir)|(?:key|pass|secret)(?:_?(?:id|name|path|file|url|type|length|len|size|word_?(?:field|hash|policy|reset|file|input)))|keyword|passes|passed|passing|passenger|compass|bypass|passive|passage|secretary|secrets? manager|author|authen|authority|authors|oauth_?(?:url|callback)|nonce_?size|salted|tokeni|passt|pass(?:es)?_?(?:through|count)|pw[aimrst]|pwn|webhooks?_?(?:url|id)?$', re.I)
-_PLACEHOLDER = re.compile(r'''[${<\[(*]|%[s({]|%\w{1,40}%$|.*(?:\$\{|\{\{|%\(|<[a-z]|\.\.\.|\*\*\*|xxxx|\(\)|\)\s*$)|(?:your|my|the|some|test|example|sample|dummy|fake|changeme|change[-_]me|placeholder|redacted|none|null|nil|undefined|true|false|todo|string|password|passwd|secret|token|optional|required|os\.|process\.|self\.|this\.|env[.\[]|getenv|config\.|settings\.|request\.|https?:|function|lambda|return|not_?set|unset|empty|disabled|enabled|user:|username|xxx|abc123\b|foo|bar\b|hidden|masked)''', re.I)
+_PLACEHOLDER = re.compile(r'''[${<\[(*]|%[s({]|%\w{1,40}%$|.*(?:\$\{|\{\{|%\(|<[a-z]|\.\.\.|\*\*\*|xxxx|\(\)|\)\s*$)|(?:your|my|the|some|test|example|sample|dummy|fake|changeme|change[-_]me|placeholder|redacted|none|null|nil|undefined|true|false|todo|string|password|passwd|secret|token|optional|required|os\.|process\.|self\.|this\.|env[.\[]|getenv|config\.|settings\.|request\.|https?:|function|lambda|return|not_?set|unset|empty|disabled|enabled|user:|username|xxx|abc123\b|foo|bar\b|pass$|pwd?$|xyz$|hidden|masked)''', re.I)
+
+_CONSTANT = re.compile(r'[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+')      # CDC_PASSWORD
 
 def _is_placeholder(value: str) -> bool:
-    return bool(_PLACEHOLDER.match(value)) or len(set(value)) < 3
+    return bool(_CONSTANT.fullmatch(value)) or bool(_PLACEHOLDER.match(value)) or len(set(value)) < 3
 
 def _bits(value: str) -> float:
     "Shannon entropy per character."
@@ -116,8 +118,8 @@ def _is_key(value: str, quoted: bool) -> bool:
     "Whether `value` beside a key's name is random enough to be one."
     if ' ' in value or _is_placeholder(value) or re.search(r'[()\[\]{}<>]|::|://|^[./~]|^(?:arn|urn):', value): return False
     if not re.search(r'\d', value) or not re.search(r'[A-Za-z]', value): return False
-    if re.fullmatch(r'[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+', value) or re.search(r'(?i)hmac|sha-?\d|aws4|aes|^[rhe]s\d{3}$', value): return False     # the name of a constant, of an algorithm
-    if re.fullmatch(r'[\w-]+(?:\.[A-Za-z_]\w*)+|[a-z]+(?:[-_][a-z]+)*[-_]?\d{0,4}|v?\d+(?:\.\w+)*', value): return False
+    if re.search(r'(?i)hmac|sha-?\d|aws4|aes|^[rhe]s\d{3}$', value): return False     # the name of an algorithm
+    if re.fullmatch(r'[\w-]+(?:\.[A-Za-z_]\w*)+|[a-z]+\d?(?:[-_][a-z]+\d?)*[-_]?\d{0,4}|v?\d+(?:\.\w+)*', value): return False
     return len(value) >= (10 if quoted else 12) and _bits(value) > 3.0
 
 _STEMS = tuple('pass pw psw secret token key credential auth nonce salt jwt webhook identified kennwort mot mdp contrase clave senha hasl hasł wachtwoord losen lösen parola salasana'.split())
@@ -135,11 +137,11 @@ def _named(text: str, low: str) -> Iterator[Span]:
         name = _NAME_LEFT.search(text[max(0, start - 30):start])[0] + word + found['rest']
         if _NO_NAME.search(name) or found['rest'][:3] in ('ing', 'ize', 'ise', 'iza'): continue
         quoted = found['quoted'] is not None
-        value, at = (found['quoted'], found.start('quoted')) if quoted else (found['bare'].rstrip('.,:)'), found.start('bare'))
+        value, at = (found['quoted'], found.start('quoted')) if quoted else (found['bare'].rstrip('.,:)\\'), found.start('bare'))
         value = value.split('&', 1)[0] if re.search(r'&\w{1,30}=', value) else value       # one of a query's
         if word.lower().startswith('identified'): is_pass, op = True, '='
         else: op = found['op']
-        if word.lower() == 'pass' and not op.strip(): continue
+        if word.lower() == 'pass' and (not re.search(r'[=:|>]', op) or found['rest'][:1].islower()): continue       # kwargs to pass to httpx2.request
         if _is_password(value, quoted, op) if is_pass else bool(op.strip()) and _is_key(value, quoted):
             yield Span(at, at + len(value), 'secret', 0.85, f'value named as a {"password" if is_pass else "key"}')
 

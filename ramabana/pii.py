@@ -46,7 +46,7 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
         else: out.append(span)
     return out
 
-# %% ../nbs/03_pii.ipynb #0ac6055e
+# %% ../nbs/03_pii.ipynb #c3cd1129
 _ABOVE, _BELOW = 3, 5                # lines read with a line that has a digit
 _SOME_DIGIT = re.compile(r'\d')
 

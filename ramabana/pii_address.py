@@ -19,8 +19,8 @@ _EN = (r'(?:St(?:reet)?|Ave(?:nue)?|Blvd|Boulevard|Rd|Road|Dr(?:ive)?|Ln|Lane|Ct
 _NAME = r"(?:[A-Z\u00c0-\u024f\u0370-\u04ff][\w.'’-]{0,24})"
 _PARTICLE = r"(?:de|del|della|delle|dei|di|da|do|dos|das|du|des|la|le|les|el|los|las|van|von|der|den|zur|zum|am|im|und|y|e|i|of|the|d'|l')"
 _ENGLISH = re.compile(rf"\d{{1,6}}[a-zA-Z]?(?:[-/]\d{{1,4}})?,? (?:[NSEW]{{1,2}}\.? )?(?:{_NAME} ){{1,4}}{_EN}\b\.?(?: (?:Street|St)\b\.?)?")
-_FIRST_WORD = (r"(?:rue|avenue|av\.|boulevard|bd|place|allée|chemin|impasse|quai|route de|cours|via|viale|vicolo|piazza|piazzetta|piazzale|corso|largo|calle|c/|avda\.?|avenida|paseo|plaza|camino|carrer|rúa|ronda|rua|travessa|praça|alameda|estrada|ul\.|ulica|al\.|aleja|os\.|osiedle|pl\."
-    r"|Rue|Avenue|Av\.|Boulevard|Bd|Place|Allée|Chemin|Impasse|Quai|Route de|Cours|Via|Viale|Vicolo|Piazza|Piazzetta|Piazzale|Corso|Largo|Calle|C/|Avda\.?|Avenida|Paseo|Plaza|Camino|Carrer|Rúa|Ronda|Rua|Travessa|Praça|Alameda|Estrada|Ul\.|Ulica|Al\.|Aleja|Os\.|Osiedle|Pl\.)")
+_FIRST_WORD = (r"(?:rue|avenue|av\.|boulevard|bd|place|allée|chemin|impasse|quai|route de|cours|via|viale|strada|contrada|borgo|vicolo|piazza|piazzetta|piazzale|corso|largo|calle|c/|avda\.?|avenida|paseo|privada|calzada|callejón|plaza|camino|carrer|rúa|ronda|rua|viela|travessa|praça|alameda|estrada|ul\.|ulica|al\.|aleja|os\.|osiedle|pl\.|plac|ulitsa|bulevardul|strada|str\.|calea|aleea|trg|ulica|náměstí|nám\.|ул\.|улица|проспект|пр\.|вул\.|пер\."
+    r"|Rue|Avenue|Av\.|Boulevard|Bd|Place|Allée|Chemin|Impasse|Quai|Route de|Cours|Via|Viale|Strada|Contrada|Borgo|Vicolo|Piazza|Piazzetta|Piazzale|Corso|Largo|Calle|C/|Avda\.?|Avenida|Paseo|Privada|Calzada|Callejón|Plaza|Camino|Carrer|Rúa|Ronda|Rua|Viela|Travessa|Praça|Alameda|Estrada|Ul\.|Ulica|Al\.|Aleja|Os\.|Osiedle|Pl\.|Plac|Bulevardul|Calea|Aleea|Trg|Náměstí|Nám\.|Ул\.|Улица|Проспект|Вул\.)")
 _ROMANCE = re.compile(rf"(?<![\w/.-])(?<!et )(?:\d{{1,6}}(?: ?(?:bis|ter))?,? )?{_FIRST_WORD} (?:{_PARTICLE} ?){{0,3}}{_NAME}(?: (?:{_PARTICLE} ?){{0,2}}{_NAME}){{0,4}}(?:,? (?:n[.º°]? ?)?\d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}}[A-Z]?)?)?")
 _GLUED = tuple('''straße strasse str. weg gasse allee platz ring damm ufer chaussee steig stieg gatan gata gatu gate gaten vägen väg vagen vej vejen veg vegen veien gade stræde stræti straede plads katu kuja tie polku kaari laan straat
 plein kade dreef gracht singel hof utca útja körút vägen backen grand gränd torget alle allé puiestee tänav'''.split())
@@ -30,7 +30,7 @@ _UNIT = re.compile(r'(?<!\w)(?:Apt|Suite|Ste|Unit|Apartment|Flat)\.? ?#?\d{1,5}[
 # %% ../nbs/03e_pii_address.ipynb #5d723a9f
 _STATES = 'A[KLRZ]|C[AOT]|D[CE]|FL|GA|HI|I[ADLN]|K[SY]|LA|M[ADEINOST]|N[CDEHJMVY]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY]|A[AEP]|PR'
 _CITY = rf"{_NAME}(?: {_NAME}){{0,3}}"
-_TAIL = re.compile(rf"""(?:,?[ ]?\n?[ ]?(?:Apt|Suite|Ste|Unit|Flat|Apartment|Floor|bl|kl|m)\.?[ ]?\#?\w{{1,5}}){{0,2}}
+_TAIL = re.compile(rf"""(?:[ ]?[-/][ ]?\d{{1,4}}[a-zA-Z]?(?![\w-]))?(?:,?[ ]?\n?[ ]?(?:Apt|Suite|Ste|Unit|Flat|Apartment|Floor|bl|kl|m)\.?[ ]?\#?\w{{1,5}}){{0,2}}
     (?:,?[ ]?\n?[ ]?{_CITY},?\n?[ ](?:{_STATES})[ ]\d{{5}}(?:-\d{{4}})?
     |,?[ ]?\n?[ ]?(?:[A-Z]{{1,2}}-)?\d{{2}}-?\d{{2,3}}[ ]{_CITY}
     |,?[ ]?\n?[ ]?{_CITY},?[ ]\d{{4,6}}(?!\w))?""", re.X)
@@ -74,13 +74,25 @@ _POSTCODE = re.compile(r'(?:[A-Z]{1,2}-)?(?:\d{5}-\d{3,4}|\d{2}-\d{3}|\d{3} \d{2
 _POST_WORDS = ('zip', 'post code', 'postcode', 'postal', 'plz', 'postleitzahl', 'code postal', 'codigo postal', 'cap', 'cep', 'kod pocztowy', 'postnummer')
 _BETWEEN = re.compile(r"[\s:=\"'(>*-]{0,6}(?:(?:is|ist|est|es|e|jest|at|in|to|the|same|on file|now|number|code)\b[\s:,]{0,3}){0,4}", re.I)
 
+_LINE_OF = re.compile(r'["\']?[ ]{0,2}[:：][ ]{0,2}["\']?((?:[^\n;|<>"@=:：{}()\[\].]|\.(?![ ][A-ZÀ-Ž][a-z]|\n|$)){6,110})')        # what follows the colon, to the end of the sentence
+_LOOKS_PLACED = re.compile(r'''(?:[A-ZÀ-Þ\u0370-\u04ff][\w'’-]{0,20}[a-zß-ÿ\u0370-\u04ff][\w'’-]{0,20}\.?,?[ ](?:[\w./°º]{1,12},?[ ]){0,3}(?:nr?\.?[ ]?)?\d{1,6}(?!\w{2}|\.\d)
+    |(?<![\w.])\d{1,6}[\w/-]{0,6},?[ ][A-ZÀ-Þ\u0370-\u04ff][\w'’-]{0,20}[a-zß-ÿ\u0370-\u04ff]
+    |[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af][ ]?\d)''', re.X)                                          # a name beside a number
+
+_NUMBERED = frozenset(f'{sign}{n}' for sign in '-_' for n in range(10))
+
 def _labelled(text: str, labels: list[Label]) -> Iterator[tuple[int, int, str]]:
     for label in labels:
         if label.kind != 'address': continue
         start = _BETWEEN.match(text, label.end).end()
+        if text[label.end:label.end + 2] in _NUMBERED: continue                     # address-1
         post = label.name.startswith(_POST_WORDS)
         if text[label.end:label.end + 1].isalnum() or text[label.end:label.end + 1] == '_': continue       # IPAddressChoice
         if not post and _TECHNICAL.search(text[max(0, label.start - 13):label.start]): continue                     # the IP addresses (RFC 1918)
+        line = None if post else _LINE_OF.match(text, label.end)
+        if line and _LOOKS_PLACED.search(line[1]):
+            yield line.start(1), line.end(1), label.name
+            continue
         found = (_POSTCODE if post else _PLACE).match(text, start)
         if found and any(c.isdigit() for c in found[0]) and (post or any(c.islower() for c in found[0])):
             end = found.end()
@@ -111,12 +123,16 @@ def _is_street(words: str) -> bool:
     named = re.search(r"[ '][^\W\d_a-z]", words)
     return bool(named) and (not _ORDINARY.match(words) or words.startswith(('al. ', 'pl. ')))
 
+# %% ../nbs/03e_pii_address.ipynb #4598ce4a
 _FIRST_HINTS = ('rue', 'avenue', 'av.', 'boulevard', 'bd ', 'place', 'allée', 'chemin', 'impasse', 'quai', 'route', 'cours', 'via', 'vicolo', 'piazz', 'corso', 'largo', 'calle', 'c/', 'avda', 'avenida', 'paseo', 'plaza', 'camino', 'carrer', 'rúa', 'ronda', 'rua',
-    'travessa', 'praça', 'alameda', 'estrada', 'ul.', 'ulica', 'al.', 'aleja', 'os.', 'osiedle', 'pl.')
+    'travessa', 'praça', 'alameda', 'estrada', 'ul.', 'ulica', 'al.', 'aleja', 'os.', 'osiedle', 'pl.', 'plac', 'strada', 'contrada', 'borgo', 'privada', 'calzada', 'callej', 'viela', 'ulitsa', 'bulevardul', 'str.', 'calea', 'aleea', 'trg', 'nám', 'ул', 'проспект', 'пр.', 'вул.', 'пер.')
 
 _ZIP, _INWARD, _POLISH = re.compile(r' [A-Z]{2} \d{5}'), re.compile(r' \d[A-Z]{2}'), re.compile(r'\d-\d{3} ')     # cheap to look for
 
-def _has(low: str, words: tuple[str, ...]) -> bool: return any(word in low for word in words)
+def _has(low: str, words: tuple[str, ...]) -> bool:
+    for word in words:
+        if word in low: return True
+    return False
 
 _WORDS_TOO = ('ID', 'PR', 'OK', 'OR', 'IN', 'ME', 'HI', 'MS', 'AS')      # Fix PR 29462
 

@@ -28,6 +28,7 @@ def luhn(
     return bool(digits) and total % 10 == 0
 
 _ISSUERS = re.compile(r'''(?:4\d{12}|4\d{15}|4\d{18}|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|3(?:0[0-5]|[689]\d)\d{13}
+    |(?:2131|1800)\d{11}|(?:5018|5020|5038|5893|6304|6759|676[1-3])\d{9,15}
     |6(?:011|5\d\d|4[4-9]\d)\d{12}|6(?:011|5\d\d|4[4-9]\d)\d{15}|35(?:2[89]|[3-8]\d)\d{12}|(?:62|81)\d{14}|62\d{17}|(?:50|5[6-9]|6[37])\d{14}|220[0-4]\d{12}|9792\d{12})''', re.X)
 
 def is_card(
@@ -144,6 +145,12 @@ def _written() -> dict[str, list[str]]:
 
 def _groups(text: str) -> list[str]: return re.findall(r'\d+', text)
 
+def _may_be_of(phonenumbers, digits: str, region: str) -> bool:
+    "Whether the region has numbers like this at all: quicker than to ask in full."
+    plan = phonenumbers.PhoneMetadata.metadata_for_region(region, None)
+    bare = digits.removeprefix(plan.national_prefix or '')
+    return plan.national_prefix_for_parsing is not None or any(re.fullmatch(plan.general_desc.national_number_pattern, d) for d in (digits, bare))
+
 def is_phone_as_written(
     text: str, # a national number and nothing else
 ) -> bool:
@@ -152,6 +159,7 @@ def is_phone_as_written(
     groups = _groups(text)
     lengths = '-'.join(str(len(g)) for g in groups) + ('z' if text.lstrip('( ')[:1] == '0' else '')
     for region in _written().get(lengths, ()):
+        if not _may_be_of(phonenumbers, ''.join(groups), region): continue
         number = _parsed(phonenumbers, text, region)
         if number is None or not phonenumbers.is_valid_number_for_region(number, region): continue
         if _groups(phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.NATIONAL)) == groups: return True

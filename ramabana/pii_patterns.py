@@ -109,12 +109,13 @@ def ibans(
         if is_iban('PL' + found[0]): yield Span(*found.span(), 'iban', 0.9, 'mod-97 of a Polish account')
 
 # %% ../nbs/03d_pii_patterns.ipynb #32a56496
-_PLUS = re.compile(r'(?<![\w+])(?:\+|(?<![\w)\]] )\+[ ]|00[ -]?(?=[1-9])(?=(?:[^\d\n]?\d){9}))\(?\d{1,4}\)?[ .\-/\t]{0,2}(?:\(\d{1,5}\)[ .\-/\t]{0,2})?\d(?:[ .\-/\t]{0,2}\d){3,13}(?!\d|[eE][-+]?\d)')
+_PLUS = re.compile(r'(?<![\w+])(?:\+|(?<![\w)\]] )\+[ ]|(?<![.,])00[ -]?(?=[1-9])(?=(?:[^\d\n]?\d){9}))\(?\d{1,4}\)?[ .\-/\t]{0,2}(?:\(\d{1,5}\)[ .\-/\t]{0,2})?\d(?:[ .\-/\t]{0,2}\d){3,13}(?!\d|[eE][-+]?\d)')
+_NO_PREFIX = re.compile(r'\+[ ]?(?:\d\.\d{3,}(?![-. ]\d)|(?:19|20)\d\d-\d\d-\d\d)')      # +4.0614962, + 2018-04-26
 _GROUP_END = re.compile(r'(?<=\d)[ \t./-]+')
 _NATIONAL = re.compile(r'(?<![\w.,/:=%$€£#+@*(-])(?:\(0?\d{1,5}\)[ -]{0,2}|\d{1,5}[ ./-]{1,2})\d{2,5}(?:[ ./-]{1,2}\d{2,5}){0,4}(?![\w@%]|[-.,:/]\d)')
 _DATE_LIKE = re.compile(r'(?:\d{1,2}[./ -]\d{1,2}[./ -](?:19|20)?\d\d|(?:19|20)\d\d[./ -]\d{1,2}[./ -]\d{1,2}|(?:19|20)\d\d[ ./-]{1,3}(?:19|20)\d\d)(?!\d)')
 _NANP = re.compile(r'(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[/ .-])[2-9]\d\d[ .-]\d{4}')
-_NO_PHONE = re.compile(r'\((?:1[89]|20)\d\d\)[ -]*\d{1,4}-\d{1,4}|[0-2]\d[0-5]\d-[0-2]\d[0-5]\d|.{0,8}(?:19|20)\d\d-\d\d-\d\d|\d{5}-\d{4}|\d{3}-\d{2}-\d{4}|\d+\.\d+-\d+|[\d ]{1,9}')   # a year and pages, two times of day, a date, a ZIP code, a social security number, a clause, eight digits in two groups
+_NO_PHONE = re.compile(r'0[. ].*|\((?:1[89]|20)\d\d\)[ -]*\d{1,4}-\d{1,4}|[0-2]\d[0-5]\d-[0-2]\d[0-5]\d|.{0,8}(?:19|20)\d\d-\d\d-\d\d|\d{5}-\d{4}|\d{3}-\d{2}-\d{4}|\d+\.\d+-\d+|[\d ]{1,9}')   # a year and pages, two times of day, a date, a ZIP code, a social security number, a clause, eight digits in two groups
 
 _WHOLE = re.compile(r'\s*(\(?\d[\d ().-]{5,18}\d)\s*')
 
@@ -143,7 +144,7 @@ def phones(
     ends, done = [label.end for label in labels], set()
     for found in _PLUS.finditer(text):
         end = _plus_end(found[0])
-        if not end or _in_dump(text, found.start(), found.start() + end): continue
+        if not end or _NO_PREFIX.match(found[0]) or _in_dump(text, found.start(), found.start() + end): continue
         done.add(found.start() + end)
         yield Span(found.start(), found.start() + end, 'phone', 0.95, 'international prefix and length')
     for found in _NATIONAL.finditer(text):
@@ -219,6 +220,7 @@ def _fits(kind: str, value: str, label: Label) -> bool:
         if _DATE_LIKE.fullmatch(value) or not 6 <= digits <= 15: return False
         return not label.weak or (digits >= 7 and (value[0] in '+(0' or bool(re.search(r'[ .-]', value))) and not ('.' in value and ' ' in value))
     if kind == 'card': return luhn(_digits(value)) or bool(re.fullmatch(r'\d{4}([ -])\d{4}\1\d{4}\1\d{4}|\d{15,16}', value))
+    if value[:2] in ('0x', '0X'): return False
     if kind == 'iban': return digits >= 10
     if re.fullmatch(_DATE, value, re.I) and (kind != 'national_id' or re.fullmatch(r'\d{4}-\d\d-\d\d', value)): return False
     least = _LEAST[kind]
@@ -252,7 +254,7 @@ def _next_outside(text: str, labels: list[Label], i: int) -> Label | None:
         if gap.count('(') <= gap.count(')'): return after
     return None
 
-# %% ../nbs/03d_pii_patterns.ipynb #87c285e9
+# %% ../nbs/03d_pii_patterns.ipynb #d3b4ea29
 _CODE_NAME = re.compile(r'_?(?i:pattern|regexp?|length|len|format|type|count|size|max|min|field|column|prefix|example|index|offset|width|mask|hash|desc)')
 
 def _may_stand_between(gap: str, label: Label) -> bool:

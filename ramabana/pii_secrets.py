@@ -44,12 +44,12 @@ def _is_filler(token: str) -> bool:
 
 def _issued(text: str) -> Iterator[Span]:
     for word in _LONG.finditer(text):
-        if word[0].isalpha() or not _QUICK.search(word[0]): continue
+        if word[0].isalpha() and word[0][1:].islower() or not _QUICK.search(word[0]): continue
         for found in _PREFIXED.finditer(text, *word.span()):
             if not _is_filler(found[0]): yield Span(*found.span(), 'secret', 0.97, 'published prefix of a token')
 
 # %% ../nbs/03f_pii_secrets.ipynb #19ff8eb7
-_BEGIN = re.compile(r'-----BEGIN[A-Z0-9 ]{0,30} PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d')
+_BEGIN = re.compile(r'-----BEGIN[A-Z0-9 ]{0,30} (?:PRIVATE KEY(?: BLOCK)?|SECRET KEY|[A-Z ]{0,12}SEED)-----|PuTTY-User-Key-File-\d')
 _BODY = re.compile(r'(?:[A-Za-z0-9+/=\s":,\\#.\'-]|ENCRYPTED){0,6000}')
 _SOME_BODY = re.compile(r'[A-Za-z0-9+/=]{16}')
 _URL = re.compile(r'''(?<=://)[^\s/:@'"<>()]{0,80}:([^\s/@'"<>]{2,160})@(?=[\w\[$.-])''')
@@ -109,7 +109,7 @@ def _classes(value: str) -> int:
 # %% ../nbs/03f_pii_secrets.ipynb #6a09963f
 def _is_password(value: str, quoted: bool, op: str) -> bool:
     "Whether `value` beside a password's name is one."
-    if ' ' in value.strip() or _is_placeholder(value) or value[0] in '/~' or value.endswith('='): return False
+    if ' ' in value.strip() or _is_placeholder(value) or value[0] in '/~:' or value.endswith('='): return False
     if quoted and op.strip(' "\'])') in ('=', ':', ':=', '=>'): return len(value) >= 4 and not re.fullmatch(r'[a-z_]{1,30}|[A-Z_]{1,30}|[A-Za-z ]*[?:]', value)
     if not quoted and re.search(r'[()\[\]{}]|^[\w-]+(?:\.[A-Za-z_]\w*)+$|::|->|^/|^--', value): return False
     return len(value) >= 5 and _classes(value) >= 2 and bool(re.search(r'\d|[^\w\s.,;:/-]', value)) and not re.fullmatch(r'[\d.,:/-]+|[a-z-]+\d?|v?\d[\w.-]{0,8}', value)
@@ -118,6 +118,7 @@ def _is_key(value: str, quoted: bool) -> bool:
     "Whether `value` beside a key's name is random enough to be one."
     if ' ' in value or _is_placeholder(value) or re.search(r'[()\[\]{}<>]|::|://|^[./~]|^(?:arn|urn):', value): return False
     if not re.search(r'\d', value) or not re.search(r'[A-Za-z]', value): return False
+    if '/' in value and re.fullmatch(r'(?:[a-z]+(?:[-_.][a-z]+)*\d{0,2}(?:/|$))+|[\w./-]+\.\w{1,4}(?::\d+)+', value): return False       # a path
     if re.search(r'(?i)hmac|sha-?\d|aws4|aes|^[rhe]s\d{3}$', value): return False     # the name of an algorithm
     if re.fullmatch(r'[\w-]+(?:\.[A-Za-z_]\w*)+|[a-z]+\d?(?:[-_][a-z]+\d?)*[-_]?\d{0,4}|v?\d+(?:\.\w+)*', value): return False
     return len(value) >= (10 if quoted else 12) and _bits(value) > 3.0

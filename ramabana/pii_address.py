@@ -36,6 +36,7 @@ _TAIL = re.compile(rf"""(?:[ ]?[-/][ ]?\d{{1,4}}[a-zA-Z]?(?![\w-]))?(?:,?[ ]?\n?
     |,?[ ]?\n?[ ]?{_CITY},?[ ]\d{{4,6}}(?!\w))?""", re.X)
 _US = re.compile(rf"(?<= )(?:{_STATES}) \d{{5}}(?:-\d{{4}})?(?!\w)")
 _CITY_LEFT = re.compile(rf"{_CITY},? $")
+_ARMY = re.compile(r'(?:(?:unit|psc|cmr) \d{1,5},? ?(?:box \d{1,5})?,?[ ]?\n?[ ]?)?(?<!\w)[adf]po,? a[aep] \d{5}(?:-\d{4})?(?!\w)', re.I)
 _UK = re.compile(r'(?<![\w-])(?:[A-Z]{1,2}\d{1,2}|[A-Z]{1,2}\d[A-Z]) \d[ABD-HJLNP-UW-Z]{2}(?![\w-])')
 _PL = re.compile(rf'(?<![\w-])\d{{2}}-\d{{3}} {_NAME}')
 
@@ -123,7 +124,7 @@ def _is_street(words: str) -> bool:
     named = re.search(r"[ '][^\W\d_a-z]", words)
     return bool(named) and (not _ORDINARY.match(words) or words.startswith(('al. ', 'pl. ')))
 
-# %% ../nbs/03e_pii_address.ipynb #4598ce4a
+# %% ../nbs/03e_pii_address.ipynb #43e84b05
 _FIRST_HINTS = ('rue', 'avenue', 'av.', 'boulevard', 'bd ', 'place', 'allée', 'chemin', 'impasse', 'quai', 'route', 'cours', 'via', 'vicolo', 'piazz', 'corso', 'largo', 'calle', 'c/', 'avda', 'avenida', 'paseo', 'plaza', 'camino', 'carrer', 'rúa', 'ronda', 'rua',
     'travessa', 'praça', 'alameda', 'estrada', 'ul.', 'ulica', 'al.', 'aleja', 'os.', 'osiedle', 'pl.', 'plac', 'strada', 'contrada', 'borgo', 'privada', 'calzada', 'callej', 'viela', 'ulitsa', 'bulevardul', 'str.', 'calea', 'aleea', 'trg', 'nám', 'ул', 'проспект', 'пр.', 'вул.', 'пер.')
 
@@ -136,11 +137,12 @@ def _has(low: str, words: tuple[str, ...]) -> bool:
 
 _WORDS_TOO = ('ID', 'PR', 'OK', 'OR', 'IN', 'ME', 'HI', 'MS', 'AS')      # Fix PR 29462
 
-def _towns(text: str) -> Iterator[Span]:
+def _towns(text: str, low: str) -> Iterator[Span]:
     "Postcodes that are sure of themselves, with their town."
     for found in _US.finditer(text) if _ZIP.search(text) else ():
         city = _CITY_LEFT.search(text[max(0, found.start() - 60):found.start()])
         if city and (',' in city[0] or '-' in found[0] or found[0][:2] not in _WORDS_TOO): yield Span(found.start() - len(city[0]), found.end(), 'address', 0.85, 'town, state and postcode')
+    for found in _ARMY.finditer(text) if 'po a' in low else (): yield Span(*found.span(), 'address', 0.9, 'military post office')
     for found in _UK.finditer(text) if _INWARD.search(text) else (): yield Span(*found.span(), 'address', 0.85, 'postcode')
     for found in _PL.finditer(text) if _POLISH.search(text) else (): yield Span(*found.span(), 'address', 0.85, 'postcode and town')
 
@@ -167,5 +169,5 @@ def addresses(
         for found in _UNIT.finditer(text):
             span = _envelope(text, found)
             if span: yield Span(*span, 'address', 0.88, 'unit and house number')
-    yield from _towns(text)
+    yield from _towns(text, low)
     for start, end, name in _labelled(text, find_labels(text) if labels is None else labels): yield Span(start, end, 'address', 0.85, f'label {name!r}')

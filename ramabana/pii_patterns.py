@@ -244,7 +244,15 @@ def labelled(
         if pattern is None: continue
         after = _next_outside(text, labels, i)
         found = _value_in(text, pattern, label, after) or _value_left(text, pattern, label)
-        if found and _fits(label.kind, text[found[0]:found[1]], label): yield Span(*found, label.kind, 0.9, f'label {label.name!r}')
+        if found and not _fits(label.kind, text[found[0]:found[1]], label): found = _wrapped(text, found[0], label)
+        if found: yield Span(*found, label.kind, 0.9, f'label {label.name!r}')
+
+_WRAPPED = re.compile(r'[0-9A-Z]{1,12}[0-9 .-]{0,16}(?:-|[ ]?)\n[ ]{0,4}[0-9][0-9 .-]{0,16}[0-9](?!\w)')
+
+def _wrapped(text: str, start: int, label: Label) -> tuple[int, int] | None:
+    "A number too short for its label that goes on in the next line: *PESEL 781* at the end of one, *102648* at the start of the other."
+    found = _WRAPPED.match(text, start) if label.kind in ('national_id', 'passport', 'medical', 'account', 'phone') and not label.weak else None
+    return found.span() if found and 7 <= len(_digits(found[0])) <= 16 else None
 
 def _next_outside(text: str, labels: list[Label], i: int) -> Label | None:
     "The label after `labels[i]`, those in brackets that explain it passed over: *NIF (Spanish VAT number): …*."

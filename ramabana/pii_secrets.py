@@ -118,7 +118,7 @@ def _is_key(value: str, quoted: bool) -> bool:
     "Whether `value` beside a key's name is random enough to be one."
     if ' ' in value or _is_placeholder(value) or re.search(r'[()\[\]{}<>]|::|://|^[./~]|^(?:arn|urn):', value): return False
     if not re.search(r'\d', value) or not re.search(r'[A-Za-z]', value): return False
-    if '/' in value and re.fullmatch(r'(?:[a-z]+(?:[-_.][a-z]+)*\d{0,2}(?:/|$))+|[\w./-]+\.\w{1,4}(?::\d+)+', value): return False       # a path
+    if '/' in value and re.fullmatch(r'(?:(?:[a-z]+(?:[-_.][a-z]+)*\d{0,2}|\d{1,4})(?:/|$))+|[\w./-]+\.\w{1,4}(?::\d+)+', value): return False       # a path
     if re.search(r'(?i)hmac|sha-?\d|aws4|aes|^[rhe]s\d{3}$', value): return False     # the name of an algorithm
     if re.fullmatch(r'[\w-]+(?:\.[A-Za-z_]\w*)+|[a-z]+\d?(?:[-_][a-z]+\d?)*[-_]?\d{0,4}|v?\d+(?:\.\w+)*', value): return False
     return len(value) >= (10 if quoted else 12) and _bits(value) > 3.0

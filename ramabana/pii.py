@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from .core import AgentError
 from .pii_address import addresses
-from .pii_labels import find_labels
+from .pii_labels import labels_and_words
 from .pii_patterns import Span, emails, number_spans
 from .pii_secrets import secrets
 from .pii_tables import table_spans
@@ -47,7 +47,7 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
         else: out.append(span)
     return out
 
-# %% ../nbs/03_pii.ipynb #c3cd1129
+# %% ../nbs/03_pii.ipynb #1687d65e
 _ABOVE, _BELOW = 3, 5                # lines read with a line that has a digit
 _SOME_DIGIT = re.compile(r'\d')
 
@@ -74,12 +74,12 @@ def _all_spans(text: str, region: str | None) -> list[Span]:
     found = [*emails(text), *secrets(text)]
     for start, end in _near_digits(text):
         part = text[start:end]
-        labels = find_labels(part)
-        near = [*number_spans(part, labels, region), *table_spans(part, labels), *addresses(part, labels)]
+        labels, words = labels_and_words(part)
+        near = [*number_spans(part, labels, region), *table_spans(part, labels), *addresses(part, labels, words)]
         found += [s._replace(start=s.start + start, end=s.end + start) for s in near] if start else near
     return found
 
-# %% ../nbs/03_pii.ipynb #9e13ae68
+# %% ../nbs/03_pii.ipynb #ad31bc3c
 _TOUCH_LEFT = re.compile(r'[\w+@#=$%*/)-]$|\w[.,:]$')
 _TOUCH_RIGHT = re.compile(r'[\w+@#=$%*/(-]|[.,:]\w')
 _NEAR = 160                          # characters: as far as a label reaches
@@ -104,7 +104,7 @@ def _more_is_possible(masked: str, places: list[Place]) -> bool:
         if _SOME_DIGIT.search(before) or _SOME_DIGIT.search(after) or _TOUCH_LEFT.search(before[-2:]) or _TOUCH_RIGHT.match(after): return True
     return False
 
-# %% ../nbs/03_pii.ipynb #b412d9f7
+# %% ../nbs/03_pii.ipynb #4a946163
 def _unmasked(spans: list[Span], places: list[Place]) -> Iterator[Span]:
     "The spans of a masked text where they stand in the text without masks; those that lie in a mask are left out."
     starts = [place[0] for place in places]

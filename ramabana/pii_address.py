@@ -11,7 +11,7 @@ __all__ = ['addresses']
 import re
 from collections.abc import Iterator
 
-from .pii_labels import Label, find_labels
+from .pii_labels import Label, labels_and_words
 from .pii_patterns import Span
 
 # %% ../nbs/03e_pii_address.ipynb #23ab09fc
@@ -124,16 +124,12 @@ def _is_street(words: str) -> bool:
     named = re.search(r"[ '][^\W\d_a-z]", words)
     return bool(named) and (not _ORDINARY.match(words) or words.startswith(('al. ', 'pl. ')))
 
-# %% ../nbs/03e_pii_address.ipynb #43e84b05
-_FIRST_HINTS = ('rue', 'avenue', 'av.', 'boulevard', 'bd ', 'place', 'allée', 'chemin', 'impasse', 'quai', 'route', 'cours', 'via', 'vicolo', 'piazz', 'corso', 'largo', 'calle', 'c/', 'avda', 'avenida', 'paseo', 'plaza', 'camino', 'carrer', 'rúa', 'ronda', 'rua',
-    'travessa', 'praça', 'alameda', 'estrada', 'ul.', 'ulica', 'al.', 'aleja', 'os.', 'osiedle', 'pl.', 'plac', 'strada', 'contrada', 'borgo', 'privada', 'calzada', 'callej', 'viela', 'ulitsa', 'bulevardul', 'str.', 'calea', 'aleea', 'trg', 'nám', 'ул', 'проспект', 'пр.', 'вул.', 'пер.')
-
+# %% ../nbs/03e_pii_address.ipynb #4e80b9fd
+_FIRST_HINTS = frozenset('''rue avenue av boulevard bd place allee chemin impasse quai route cours via viale vicolo piazza piazzetta piazzale corso largo calle avda avenida paseo privada calzada callejon plaza camino carrer rua ronda
+    travessa praca alameda estrada ul ulica al aleja os osiedle pl plac strada contrada borgo viela ulitsa bulevardul str calea aleea trg namesti nam ул улица проспект пр вул пер'''.split())
+_BOX_HINTS = frozenset('box postbox pobox postfach apartado casella b skrytka postbus'.split())
+_UNIT_HINTS = frozenset('apt suite ste unit apartment flat'.split())
 _ZIP, _INWARD, _POLISH = re.compile(r' [A-Z]{2} \d{5}'), re.compile(r' \d[A-Z]{2}'), re.compile(r'\d-\d{3} ')     # cheap to look for
-
-def _has(low: str, words: tuple[str, ...]) -> bool:
-    for word in words:
-        if word in low: return True
-    return False
 
 _WORDS_TOO = ('ID', 'PR', 'OK', 'OR', 'IN', 'ME', 'HI', 'MS', 'AS')      # Fix PR 29462
 
@@ -149,6 +145,7 @@ def _towns(text: str, low: str) -> Iterator[Span]:
 def addresses(
     text: str,                           # a view
     labels: list[Label] | None = None,   # its labels, None to look
+    words: frozenset[str] | None = None, # its words, None to look
 ) -> Iterator[Span]:
     "The postal addresses of `text`."
     if not any(digit in text for digit in '0123456789'): return
@@ -158,16 +155,17 @@ def addresses(
             span = _with_tail(text, at, street.end())
             if span[1] > street.end() or not _SURNAME.fullmatch(street[0]): yield Span(*span, 'address', 0.9, 'house number and street word')
         elif at and text[at - 1] == ' ' and (start := _glued(text, at)) is not None: yield Span(*_with_tail(text, start, found.end()), 'address', 0.88, 'street word and house number')
+    if labels is None or words is None: labels, words = labels_and_words(text)
     low = text.lower()
-    if _has(low, _FIRST_HINTS):
+    if words & _FIRST_HINTS or 'c/' in low:
         for found in _ROMANCE.finditer(text):
             if any(c.isdigit() for c in found[0]) and _is_street(found[0]): yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'street word and house number')
-    if _has(low, ('box', 'postfach', 'apartado', 'casella', 'b.p.', 'skrytka', 'postbus')):
+    if words & _BOX_HINTS:
         for found in _BOX.finditer(text):
             if found[0][:3].lower() != 'box': yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'post box')
-    if _has(low, ('apt', 'suite', 'ste', 'unit', 'apartment', 'flat')):
+    if words & _UNIT_HINTS:
         for found in _UNIT.finditer(text):
             span = _envelope(text, found)
             if span: yield Span(*span, 'address', 0.88, 'unit and house number')
     yield from _towns(text, low)
-    for start, end, name in _labelled(text, find_labels(text) if labels is None else labels): yield Span(start, end, 'address', 0.85, f'label {name!r}')
+    for start, end, name in _labelled(text, labels): yield Span(start, end, 'address', 0.85, f'label {name!r}')

@@ -145,6 +145,12 @@ def _written() -> dict[str, list[str]]:
 
 def _groups(text: str) -> list[str]: return re.findall(r'\d+', text)
 
+def _may_be_of(phonenumbers, digits: str, region: str) -> bool:
+    "Whether the region has numbers like this at all: quicker than to ask in full."
+    plan = phonenumbers.PhoneMetadata.metadata_for_region(region, None)
+    pattern = plan.general_desc.national_number_pattern
+    return any(re.fullmatch(pattern, d) for d in (digits, digits.removeprefix(plan.national_prefix or '0')))
+
 def is_phone_as_written(
     text: str, # a national number and nothing else
 ) -> bool:
@@ -153,6 +159,7 @@ def is_phone_as_written(
     groups = _groups(text)
     lengths = '-'.join(str(len(g)) for g in groups) + ('z' if text.lstrip('( ')[:1] == '0' else '')
     for region in _written().get(lengths, ()):
+        if not _may_be_of(phonenumbers, ''.join(groups), region): continue
         number = _parsed(phonenumbers, text, region)
         if number is None or not phonenumbers.is_valid_number_for_region(number, region): continue
         if _groups(phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.NATIONAL)) == groups: return True

@@ -63,7 +63,7 @@ def emails(
 
 # %% ../nbs/03d_pii_patterns.ipynb #55d9556a
 _CARD = re.compile(r'(?<![\w+.,:/@#-])(?:\d{4}(?P<sep>[ \t\n-]{1,2})\d{4}(?P=sep)\d{4}(?P=sep)\d{1,7}|\d{4}[ \t\n-]\d{4}[ \t\n-]\d{4}[ \t\n-]\d{1,7}|\d{4}[ -]\d{6}[ -]\d{4,5}|\d{13,19})(?![\w@]|[-.:/]\d)')
-_IBAN = re.compile(r'(?<![\w/+=-])[A-Z]{2}[ ]?\d{2}(?:[ .-]?[A-Z0-9]){11,30}(?![\w])', re.I)
+_IBAN = re.compile(r'(?<![\w/+=-])[A-Za-z]{2}[ ]?\d{2}(?:[ .-]?[A-Za-z0-9]){11,30}(?![\w])')
 _NRB = re.compile(r'(?<![\w.,/+=-])\d{2}(?:(?P<sep>[ -]?)\d{4})(?:(?P=sep)\d{4}){5}(?![\w]|[-.]\d)')   # a Polish account, written without its PL
 
 def _digits(text: str) -> str: return ''.join(filter(str.isdigit, text))
@@ -142,7 +142,7 @@ def phones(
     "The phone numbers of `text` that need no label."
     if span := _whole_phone(text): yield span
     ends, done = [label.end for label in labels], set()
-    for found in _PLUS.finditer(text):
+    for found in _PLUS.finditer(text) if '+' in text or '00' in text else ():
         end = _plus_end(found[0])
         if not end or _NO_PREFIX.match(found[0]) or _in_dump(text, found.start(), found.start() + end): continue
         done.add(found.start() + end)
@@ -158,7 +158,7 @@ def phones(
         if grouped and is_phone(number, region or ('US' if _NANP.fullmatch(number) else None)): yield Span(*found.span(), 'phone', 0.85, 'grouping and numbering plan')
 
 # %% ../nbs/03d_pii_patterns.ipynb #7aecffbf
-_TIGHT = re.compile(r'(?<![\w.,/:=@&#+-])(?=[A-Za-z0-9./+-]{8})(?=[A-Za-z]{0,6}[-.]?\d)[A-Za-z0-9]{1,18}(?:[-./+][A-Za-z0-9]{1,9}){0,5}(?![\w@]|[-./:]\w)')
+_TIGHT = re.compile(r'(?<![\w.,/:=@&#+-])(?=[A-Za-z]{0,6}[-.]?\d)(?=[A-Za-z0-9./+-]{8})[A-Za-z0-9]{1,18}(?:[-./+][A-Za-z0-9]{1,9}){0,5}(?![\w@]|[-./:]\w)')
 _SPACED = re.compile(r'(?<![\w.,+-])\d{1,6}(?: \d{1,6}){1,7}(?![\w]|[-.,:/]\w| \d)')
 
 _FORMS = re.compile(r'''(?<![\w.,/:=@&\#+-])(?:
@@ -262,7 +262,7 @@ def _next_outside(text: str, labels: list[Label], i: int) -> Label | None:
         if gap.count('(') <= gap.count(')'): return after
     return None
 
-# %% ../nbs/03d_pii_patterns.ipynb #d3b4ea29
+# %% ../nbs/03d_pii_patterns.ipynb #87c285e9
 _CODE_NAME = re.compile(r'_?(?i:pattern|regexp?|length|len|format|type|count|size|max|min|field|column|prefix|example|index|offset|width|mask|hash|desc)')
 
 def _may_stand_between(gap: str, label: Label) -> bool:

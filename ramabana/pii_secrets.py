@@ -33,7 +33,7 @@ _ISSUED = r'''(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9]
 |sq[pua]_[0-9a-f]{40}|PMAT-[A-Z0-9]{26}(?!\w)|SWMKEY-1-\w{40,60}|dnkey-[A-Z0-9]{26}-[A-Z0-9]{52}|tgp_v1_[\w-]{43}|BBDC-[\w+/-]{40,50}|akab-[a-z0-9]{16}-[a-z0-9]{16}|IG[QA][\w-]{100,220}|sl\.[\w-]{130,200}|eyJrIjoi\w{40,300}={0,2}|(?:canary\.|ptb\.)?discord(?:app)?\.com/api/webhooks/\d{17,20}/[\w-]{60,80}|\d{13,17}\|[\w-]{27}(?![\w-])|access_token\$production\$[0-9a-z]{16}\$[0-9a-f]{32}
 |tvly-[\w-]{20,60}|jina_\w{40,80}|sbp_(?:v\d_)?[0-9a-f]{40}|nvapi-[\w-]{50,80}|pcsk_\w{50,90}|lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}|EAA[A-Z][A-Za-z0-9]{80,250}|FLWSECK(?:_TEST)?-[0-9a-zA-Z-]{12,40}|AQ\.[\w-]{40,80}|[a-f0-9]{32}\.[A-Za-z0-9]{16}(?!\w)|t1\.[A-Z0-9a-z_-]{20,}\.[\w-]{40,90}|duffel_(?:test|live)_[\w=-]{43}|dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}|fio-u-[\w=-]{64}|FlyV1 fm\d_[\w+/=,-]{40,400}|fo1_[\w-]{43}|shippo_(?:live|test)_[a-f0-9]{40}|LIVE-\w{8}-\w{4}-\w{4}|SSWS [\w-]{40,44}|CCIPAT_\w{22}_[0-9a-f]{40}|\w{6}_\w{29}_mmk'''
 _PREFIXED = re.compile(rf"(?:(?<![A-Za-z0-9+/])|(?<=//)|(?<=[/=](?=hf_|sq)))(?:{_ISSUED.replace(chr(10), '')})")
-_LONG = re.compile(r'[\w.~+/=:@,$|-]{13,4000}')
+_LONG = re.compile(r'(?<![\w.~+/=:@,$|-])[\w.~+/=:@,$|-]{13,4000}')
 _QUICK = re.compile(r'[A-Za-z0-9]{2,6}[_.-]|\d\||A[A-Z0-9]{3}|AIza|GR13|sha256|EAA|eyJ|AKC|[MNO]\w{23}|\dQ~|\d{8,10}:AA|SK|AC|EZ|LTAI')
 
 def _is_filler(token: str) -> bool:

@@ -11,29 +11,32 @@ __all__ = ['addresses']
 import re
 from collections.abc import Iterator
 
-from .pii_labels import Label, find_labels
+from .pii_labels import Label, labels_and_words
 from .pii_patterns import Span
 
-# %% ../nbs/03e_pii_address.ipynb #264ed6a3
+# %% ../nbs/03e_pii_address.ipynb #23ab09fc
 _EN = (r'(?:St(?:reet)?|Ave(?:nue)?|Blvd|Boulevard|Rd|Road|Dr(?:ive)?|Ln|Lane|Ct|Court|Pl(?:ace)?|Terrace|Way|Cir(?:cle)?|Pkwy|Parkway|Sq(?:uare)?|Hwy|Highway|Trail|Loop|Close|Crescent|Gardens|Grove|Mews|Row|Walk|Alley|Plaza|Union)')
 _NAME = r"(?:[A-Z\u00c0-\u024f\u0370-\u04ff][\w.'’-]{0,24})"
 _PARTICLE = r"(?:de|del|della|delle|dei|di|da|do|dos|das|du|des|la|le|les|el|los|las|van|von|der|den|zur|zum|am|im|und|y|e|i|of|the|d'|l')"
 _ENGLISH = re.compile(rf"\d{{1,6}}[a-zA-Z]?(?:[-/]\d{{1,4}})?,? (?:[NSEW]{{1,2}}\.? )?(?:{_NAME} ){{1,4}}{_EN}\b\.?(?: (?:Street|St)\b\.?)?")
-_FIRST_WORD = (r"(?:rue|avenue|av\.|boulevard|bd|place|allée|chemin|impasse|quai|route de|cours|via|viale|vicolo|piazza|piazzetta|piazzale|corso|largo|calle|c/|avda\.?|avenida|paseo|plaza|camino|carrer|rúa|ronda|rua|travessa|praça|alameda|estrada|ul\.|ulica|al\.|aleja|os\.|osiedle|pl\.)")
-_ROMANCE = re.compile(rf"(?<![\w/.-])(?:\d{{1,6}}(?: ?(?:bis|ter))?,? )?{_FIRST_WORD} (?:{_PARTICLE} ?){{0,3}}{_NAME}(?: (?:{_PARTICLE} ?){{0,2}}{_NAME}){{0,4}}(?:,? (?:n[.º°]? ?)?\d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}}[A-Z]?)?)?", re.I)
+_FIRST_WORD = (r"(?:rue|avenue|av\.|boulevard|bd|place|allée|chemin|impasse|quai|route de|cours|via|viale|strada|contrada|borgo|vicolo|piazza|piazzetta|piazzale|corso|largo|calle|c/|avda\.?|avenida|paseo|privada|calzada|callejón|plaza|camino|carrer|rúa|ronda|rua|viela|travessa|praça|alameda|estrada|ul\.|ulica|al\.|aleja|os\.|osiedle|pl\.|plac|ulitsa|bulevardul|strada|str\.|calea|aleea|trg|ulica|náměstí|nám\.|ул\.|улица|проспект|пр\.|вул\.|пер\."
+    r"|Rue|Avenue|Av\.|Boulevard|Bd|Place|Allée|Chemin|Impasse|Quai|Route de|Cours|Via|Viale|Strada|Contrada|Borgo|Vicolo|Piazza|Piazzetta|Piazzale|Corso|Largo|Calle|C/|Avda\.?|Avenida|Paseo|Privada|Calzada|Callejón|Plaza|Camino|Carrer|Rúa|Ronda|Rua|Viela|Travessa|Praça|Alameda|Estrada|Ul\.|Ulica|Al\.|Aleja|Os\.|Osiedle|Pl\.|Plac|Bulevardul|Calea|Aleea|Trg|Náměstí|Nám\.|Ул\.|Улица|Проспект|Вул\.)")
+_ROMANCE = re.compile(rf"(?<![\w/.-])(?<!et )(?:\d{{1,6}}(?: ?(?:bis|ter))?,? )?{_FIRST_WORD} (?:{_PARTICLE} ?){{0,3}}{_NAME}(?: (?:{_PARTICLE} ?){{0,2}}{_NAME}){{0,4}}(?:,? (?:n[.º°]? ?)?\d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}}[A-Z]?)?)?")
 _GLUED = tuple('''straße strasse str. weg gasse allee platz ring damm ufer chaussee steig stieg gatan gata gatu gate gaten vägen väg vagen vej vejen veg vegen veien gade stræde stræti straede plads katu kuja tie polku kaari laan straat
 plein kade dreef gracht singel hof utca útja körút vägen backen grand gränd torget alle allé puiestee tänav'''.split())
 _BOX = re.compile(r'(?<!\w)(?:P\.? ?O\.? ?Box|Post ?box|Postfach|Apartado|Casella postale|B\.P\.|Skrytka pocztowa|Postbus|Box) \d{1,6}(?![\w.])', re.I)
 _UNIT = re.compile(r'(?<!\w)(?:Apt|Suite|Ste|Unit|Apartment|Flat)\.? ?#?\d{1,5}[A-Za-z]?(?!\w)', re.I)
 
-# %% ../nbs/03e_pii_address.ipynb #a804c422
+# %% ../nbs/03e_pii_address.ipynb #5d723a9f
 _STATES = 'A[KLRZ]|C[AOT]|D[CE]|FL|GA|HI|I[ADLN]|K[SY]|LA|M[ADEINOST]|N[CDEHJMVY]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY]|A[AEP]|PR'
 _CITY = rf"{_NAME}(?: {_NAME}){{0,3}}"
-_TAIL = re.compile(rf"""(?:,?[ ]?\n?[ ]?(?:Apt|Suite|Ste|Unit|Flat|Apartment|Floor|bl|kl|m)\.?[ ]?\#?\w{{1,5}}){{0,2}}
+_TAIL = re.compile(rf"""(?:[ ]?[-/][ ]?\d{{1,4}}[a-zA-Z]?(?![\w-]))?(?:,?[ ]?\n?[ ]?(?:Apt|Suite|Ste|Unit|Flat|Apartment|Floor|bl|kl|m)\.?[ ]?\#?\w{{1,5}}){{0,2}}
     (?:,?[ ]?\n?[ ]?{_CITY},?\n?[ ](?:{_STATES})[ ]\d{{5}}(?:-\d{{4}})?
     |,?[ ]?\n?[ ]?(?:[A-Z]{{1,2}}-)?\d{{2}}-?\d{{2,3}}[ ]{_CITY}
     |,?[ ]?\n?[ ]?{_CITY},?[ ]\d{{4,6}}(?!\w))?""", re.X)
-_US = re.compile(rf"{_CITY},? (?:{_STATES}) \d{{5}}(?:-\d{{4}})?(?!\w)")
+_US = re.compile(rf"(?<= )(?:{_STATES}) \d{{5}}(?:-\d{{4}})?(?!\w)")
+_CITY_LEFT = re.compile(rf"{_CITY},? $")
+_ARMY = re.compile(r'(?:(?:unit|psc|cmr) \d{1,5},? ?(?:box \d{1,5})?,?[ ]?\n?[ ]?)?(?<!\w)[adf]po,? a[aep] \d{5}(?:-\d{4})?(?!\w)', re.I)
 _UK = re.compile(r'(?<![\w-])(?:[A-Z]{1,2}\d{1,2}|[A-Z]{1,2}\d[A-Z]) \d[ABD-HJLNP-UW-Z]{2}(?![\w-])')
 _PL = re.compile(rf'(?<![\w-])\d{{2}}-\d{{3}} {_NAME}')
 
@@ -66,32 +69,51 @@ def _envelope(text: str, unit: re.Match) -> tuple[int, int] | None:
     return begin, end
 
 # %% ../nbs/03e_pii_address.ipynb #22ef7520
-_PLACE = re.compile(rf"(?:\d{{1,6}},? (?:{_NAME}|{_PARTICLE})(?:,? (?:{_NAME}|{_PARTICLE}|\d{{1,5}}[a-z]?)){{0,6}}|{_NAME}(?: (?:{_NAME}|{_PARTICLE})){{0,4}},? \d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}})?)(?:,? {_CITY})?(?:,? \d{{4,6}})?")
+_TECHNICAL = re.compile(r'(?i)(?:^|[^a-z])(?:ip|mac|e-?mail|web|memory|bus|base|start|load|physical|virtual|return|loopback|network|host|server|to|by|source|dest|destination|bind|listen|wallet|bitcoin|contract|at)[ _-]$')
+_PLACE = re.compile(rf"(?:\d{{1,6}},? (?:{_NAME}|{_PARTICLE})(?:,? (?:{_NAME}|{_PARTICLE}|\d{{1,5}}[a-z]?)){{0,6}}|{_NAME}(?: (?:{_NAME}|{_PARTICLE})){{0,4}},? \d{{1,5}}[a-zA-Z]?(?:/\d{{1,4}})?(?!\w))(?:,? {_CITY})?(?:,? \d{{4,6}})?")
 _POSTCODE = re.compile(r'(?:[A-Z]{1,2}-)?(?:\d{5}-\d{3,4}|\d{2}-\d{3}|\d{3} \d{2}|\d{4} ?[A-Z]{2}|\d{4,6}|[A-Z]\d[A-Z] ?\d[A-Z]\d|[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2})(?!\w)')
 _POST_WORDS = ('zip', 'post code', 'postcode', 'postal', 'plz', 'postleitzahl', 'code postal', 'codigo postal', 'cap', 'cep', 'kod pocztowy', 'postnummer')
 _BETWEEN = re.compile(r"[\s:=\"'(>*-]{0,6}(?:(?:is|ist|est|es|e|jest|at|in|to|the|same|on file|now|number|code)\b[\s:,]{0,3}){0,4}", re.I)
+
+_LINE_OF = re.compile(r'["\']?[ ]{0,2}[:：][ ]{0,2}["\']?((?:[^\n;|<>"@=:：{}()\[\].]|\.(?![ ][A-ZÀ-Ž][a-z]|\n|$)){6,110})')        # what follows the colon, to the end of the sentence
+_LOOKS_PLACED = re.compile(r'''(?:[A-ZÀ-Þ\u0370-\u04ff][\w'’-]{0,20}[a-zß-ÿ\u0370-\u04ff][\w'’-]{0,20}\.?,?[ ](?:[\w./°º]{1,12},?[ ]){0,3}(?:nr?\.?[ ]?)?\d{1,6}(?!\w{2}|\.\d)
+    |(?<![\w.])\d{1,6}[\w/-]{0,6},?[ ][A-ZÀ-Þ\u0370-\u04ff][\w'’-]{0,20}[a-zß-ÿ\u0370-\u04ff]
+    |[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af][ ]?\d)''', re.X)                                          # a name beside a number
+
+_NUMBERED = frozenset(f'{sign}{n}' for sign in '-_' for n in range(10))
 
 def _labelled(text: str, labels: list[Label]) -> Iterator[tuple[int, int, str]]:
     for label in labels:
         if label.kind != 'address': continue
         start = _BETWEEN.match(text, label.end).end()
+        if text[label.end:label.end + 2] in _NUMBERED: continue                     # address-1
         post = label.name.startswith(_POST_WORDS)
+        if text[label.end:label.end + 1].isalnum() or text[label.end:label.end + 1] == '_': continue       # IPAddressChoice
+        if not post and _TECHNICAL.search(text[max(0, label.start - 13):label.start]): continue                     # the IP addresses (RFC 1918)
+        line = None if post else _LINE_OF.match(text, label.end)
+        if line and _LOOKS_PLACED.search(line[1]):
+            yield line.start(1), line.end(1), label.name
+            continue
         found = (_POSTCODE if post else _PLACE).match(text, start)
-        if found and any(c.isdigit() for c in found[0]):
+        if found and any(c.isdigit() for c in found[0]) and (post or any(c.islower() for c in found[0])):
             end = found.end()
             if not post: end = _with_tail(text, start, end)[1]
             yield start, end, label.name
 
-# %% ../nbs/03e_pii_address.ipynb #5b814b66
+# %% ../nbs/03e_pii_address.ipynb #29ffb45f
 _NUMBER = re.compile(r'(?<![\w.,:/#$€£@+=-])\d{1,6}[a-zA-Z]?(?![\w%€]|[.,:]\d)')
-_STOP = frozenset('the and for with from page pages chapter section table figure version release step part line lines row column item item items of in on at by to or is are was were'.split())
+_STREET_LEFT = re.compile(rf"(?:^|[\s,;(>])((?:{_NAME} |\d{{1,6}} ){{0,3}}({_NAME}[ .])?)$")
+_YEARS = re.compile(r'(?:19|20)\d\d(?:-(?:19|20)\d\d|,)')              # 1991-2013, Thomas G. Lane
+_SURNAME = re.compile(r'(?:19|20)\d\d (?:\S+ ){1,2}(?:Lane|Way|Close|Grove|Row|Walk|Place|Street|Court|Road)')     # Copyright 2016 Iain Lane
+_UPPER_NEXT = re.compile(r'(?:[-/]\d{1,4})?,? [^\W\d_a-z]')
 
 def _glued(text: str, at: int) -> int | None:
     "Where a street whose word is glued to its name starts, if one ends right before the number at `at`."
     before = text[max(0, at - 60):at]
-    words = re.search(rf"(?:^|[\s,;(>])((?:{_NAME} |\d{{1,6}} ){{0,3}}({_NAME}[ .])?)$", before)
     word = before.rstrip().rsplit(None, 1)[-1:] or ['']
-    if words is None or len(word[0]) < 6 or not word[0][0].isupper() or not word[0].lower().endswith(_GLUED): return None
+    if len(word[0]) < 6 or not word[0][0].isupper() or not word[0].lower().endswith(_GLUED): return None
+    words = _STREET_LEFT.search(before)
+    if words is None: return None
     if word[0].lower().endswith(('ering', 'spring', 'during', 'string')) or re.match(r'(?:1[5-9]|20)\d\d(?!\d)', text[at:at + 5]): return None   # *Spring 2007*
     return at - len(words[1])
 
@@ -102,23 +124,48 @@ def _is_street(words: str) -> bool:
     named = re.search(r"[ '][^\W\d_a-z]", words)
     return bool(named) and (not _ORDINARY.match(words) or words.startswith(('al. ', 'pl. ')))
 
+# %% ../nbs/03e_pii_address.ipynb #4e80b9fd
+_FIRST_HINTS = frozenset('''rue avenue av boulevard bd place allee chemin impasse quai route cours via viale vicolo piazza piazzetta piazzale corso largo calle avda avenida paseo privada calzada callejon plaza camino carrer rua ronda
+    travessa praca alameda estrada ul ulica al aleja os osiedle pl plac strada contrada borgo viela ulitsa bulevardul str calea aleea trg namesti nam ул улица проспект пр вул пер'''.split())
+_BOX_HINTS = frozenset('box postbox pobox postfach apartado casella b skrytka postbus'.split())
+_UNIT_HINTS = frozenset('apt suite ste unit apartment flat'.split())
+_ZIP, _INWARD, _POLISH = re.compile(r' [A-Z]{2} \d{5}'), re.compile(r' \d[A-Z]{2}'), re.compile(r'\d-\d{3} ')     # cheap to look for
+
+_WORDS_TOO = ('ID', 'PR', 'OK', 'OR', 'IN', 'ME', 'HI', 'MS', 'AS')      # Fix PR 29462
+
+def _towns(text: str, low: str) -> Iterator[Span]:
+    "Postcodes that are sure of themselves, with their town."
+    for found in _US.finditer(text) if _ZIP.search(text) else ():
+        city = _CITY_LEFT.search(text[max(0, found.start() - 60):found.start()])
+        if city and (',' in city[0] or '-' in found[0] or found[0][:2] not in _WORDS_TOO): yield Span(found.start() - len(city[0]), found.end(), 'address', 0.85, 'town, state and postcode')
+    for found in _ARMY.finditer(text) if 'po a' in low else (): yield Span(*found.span(), 'address', 0.9, 'military post office')
+    for found in _UK.finditer(text) if _INWARD.search(text) else (): yield Span(*found.span(), 'address', 0.85, 'postcode')
+    for found in _PL.finditer(text) if _POLISH.search(text) else (): yield Span(*found.span(), 'address', 0.85, 'postcode and town')
+
 def addresses(
     text: str,                           # a view
     labels: list[Label] | None = None,   # its labels, None to look
+    words: frozenset[str] | None = None, # its words, None to look
 ) -> Iterator[Span]:
     "The postal addresses of `text`."
+    if not any(digit in text for digit in '0123456789'): return
     for found in _NUMBER.finditer(text):
         at = found.start()
-        after = text[found.end():found.end() + 2]
-        if after[:1] in (' ', ',') and (street := _ENGLISH.match(text, at)): yield Span(*_with_tail(text, at, street.end()), 'address', 0.9, 'house number and street word')
+        if _UPPER_NEXT.match(text, found.end()) and not _YEARS.match(text, at) and (street := _ENGLISH.match(text, at)): 
+            span = _with_tail(text, at, street.end())
+            if span[1] > street.end() or not _SURNAME.fullmatch(street[0]): yield Span(*span, 'address', 0.9, 'house number and street word')
         elif at and text[at - 1] == ' ' and (start := _glued(text, at)) is not None: yield Span(*_with_tail(text, start, found.end()), 'address', 0.88, 'street word and house number')
-    for found in _ROMANCE.finditer(text):
-        if any(c.isdigit() for c in found[0]) and _is_street(found[0]): yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'street word and house number')
-    for found in _BOX.finditer(text):
-        if found[0][:3].lower() != 'box': yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'post box')
-    for found in _UNIT.finditer(text):
-        span = _envelope(text, found)
-        if span: yield Span(*span, 'address', 0.88, 'unit and house number')
-    for pattern, why in ((_US, 'town, state and postcode'), (_UK, 'postcode'), (_PL, 'postcode and town')):
-        for found in pattern.finditer(text): yield Span(*found.span(), 'address', 0.85, why)
-    for start, end, name in _labelled(text, find_labels(text) if labels is None else labels): yield Span(start, end, 'address', 0.85, f'label {name!r}')
+    if labels is None or words is None: labels, words = labels_and_words(text)
+    low = text.lower()
+    if words & _FIRST_HINTS or 'c/' in low:
+        for found in _ROMANCE.finditer(text):
+            if any(c.isdigit() for c in found[0]) and _is_street(found[0]): yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'street word and house number')
+    if words & _BOX_HINTS:
+        for found in _BOX.finditer(text):
+            if found[0][:3].lower() != 'box': yield Span(*_with_tail(text, *found.span()), 'address', 0.88, 'post box')
+    if words & _UNIT_HINTS:
+        for found in _UNIT.finditer(text):
+            span = _envelope(text, found)
+            if span: yield Span(*span, 'address', 0.88, 'unit and house number')
+    yield from _towns(text, low)
+    for start, end, name in _labelled(text, labels): yield Span(start, end, 'address', 0.85, f'label {name!r}')

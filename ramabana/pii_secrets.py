@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/pii_secrets.html.md"""
 # %% auto #0
 __all__ = ['secrets']
 
-# %% ../nbs/03f_pii_secrets.ipynb #f0304337
+# %% ../nbs/03f_pii_secrets.ipynb #b6fcf7df
 import math
 import re
 from collections import Counter
@@ -15,25 +15,26 @@ from collections.abc import Iterator
 
 from .pii_patterns import Span
 
-# %% ../nbs/03f_pii_secrets.ipynb #c729afb9
+# %% ../nbs/03f_pii_secrets.ipynb #59d54e2b
 _ISSUED = r'''(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9])|ABSK[A-Za-z0-9+/]{100,160}={0,2}|bedrock-api-key-[A-Za-z0-9+/=]{20,400}
 |gh[oprsu]_[A-Za-z0-9]{36,255}|github_pat_\w{22,255}
 |gl(?:pat|dt|rt|ptt|cbt|ft|soat|imt|agent|oas|ffct|wt)-[\w-]{20,400}(?:\.\w{2}\.\w{7})?|GR1348941[\w-]{20}(?![\w-])
-|xox[abeoprs](?:\.xox[bp])?-(?:\d-)?[\w-]{10,250}|xapp-\d-[A-Z0-9]{8,20}-\d+-[a-z0-9]{20,100}|hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{35,80}
+|xox[abeoprs](?:\.xox[bp])?-(?:\d-)?[\w-]{16,250}|xapp-\d-[A-Z0-9]{8,20}-\d+-[a-z0-9]{20,100}|hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{35,80}
 |AIzaSy[\w-]{33}(?![\w-])|GOCSPX-[\w-]{20,40}|ya29\.[\w-]{20,300}
 |sk-(?:proj|svcacct|admin|ant-api\d\d|ant-admin\d\d|or-v1|lf)-[\w-]{20,200}|sk-[A-Za-z0-9]{20,60}(?![\w-])|csk-[a-z0-9]{40,60}
 |(?:sk|rk)_(?:live|test|prod)_\w{10,120}|whsec_[\w+/=]{24,80}|(?:AC|SK)[0-9a-f]{32}(?![0-9A-Za-z])|SG\.[\w-]{16,32}\.[\w-]{32,64}|[0-9a-f]{32}-us\d{1,2}(?!\w)|key-[0-9a-f]{32}(?!\w)
 |npm_[A-Za-z0-9]{36}|pypi-AgEIcHlwaS5vcmc[\w-]{50,300}|pypi-AgENdGVzdC5weXBpLm9yZ[\w-]{50,300}|(?:hf|api_org)_[A-Za-z]{34}(?!\w)|d(?:op|oo|or)_v1_[0-9a-f]{64}|dckr_(?:pat|oat)_[\w-]{20,60}
-|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0[a-z]{3}-[\w-]{22,60}|EAAA[\w-]{56,80}|gl(?:sa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}|c_[A-Za-z0-9+/]{32,400}={0,2})|hv[bs]\.[\w-]{24,300}|s\.[A-Za-z0-9]{24}(?!\w)
+|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0[a-z]{3}-[\w-]{22,60}|EAAA[\w-]{56,80}|gl(?:sa_[A-Za-z0-9]{32}_[0-9a-fA-F]{8}|c_[A-Za-z0-9+/]{32,400}={0,2})|hv[bs]\.[\w-]{24,300}|s\.(?=[A-Z0-9]{0,23}[a-z])(?=[A-Za-z]{0,23}\d)[A-Za-z0-9]{24}(?!\w)
 |lin_api_\w{40}|ntn_\w{44,50}|figd_[\w-]{36,60}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|rubygems_[0-9a-f]{48}|CLOJARS_[a-z0-9]{60}|dp\.(?:pt|st|ct)\.\w{40,60}|EZ[AT]K[A-Za-z0-9]{54}|NRAK-[A-Z0-9]{27}|NRJS-[a-f0-9]{19}|NRI[QI]-[\w-]{32}
 |pul-[0-9a-f]{40}|pscale_(?:tkn|oauth|pw)_[\w.=-]{32,64}|rdme_[a-z0-9]{70}|sntrys_eyJ[\w+/=.-]{50,400}|sntryu_[0-9a-f]{64}|sgp_(?:[0-9a-fA-F]{16}_|local_)?[0-9a-fA-F]{40}|tfp_\w{40,60}|xai-\w{70,90}|gsk_\w{50,60}|r8_\w{37}|pplx-\w{40,60}
 |HRKU-[\w-]{36,70}|ph[acrsx]_\w{40,60}|AT(?:A|C)TT3[\w=-]{60,250}|(?:AKC|AP[0-9A-F])[A-Za-z0-9]{10,120}(?!\w)|[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])|\d{8,10}:AA[\w-]{32,35}(?![\w-])
 |eyJ[\w-]{8,2000}\.eyJ[\w-]{8,4000}(?:\.[\w-]{10,2000})?|[\w~.-]{3}\dQ~[\w~.-]{31,34}|SWMTKN-1-[a-z0-9]{40,60}-[a-z0-9]{20,30}|ops_eyJ[\w-]{100,1000}|A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}
 |sha256~[\w-]{40,46}|da2-[a-z0-9]{26}(?!\w)|v1\.0-[a-f0-9]{24}-[a-f0-9]{146}|s-s4t2(?:ud|af)-[a-f0-9]{64}|API-[A-Z0-9]{26}(?![\w])|ico-[A-Za-z0-9]{32}(?!\w)|AGE-SECRET-KEY-1[A-Z0-9]{58}|pnu_[A-Za-z0-9]{36}|LTAI[A-Za-z0-9]{12,24}(?!\w)|AKID[A-Za-z0-9]{32}(?!\w)
-|tvly-[\w-]{20,60}|jina_\w{40,80}|sbp_[0-9a-f]{40}|nvapi-[\w-]{50,80}|pcsk_\w{50,90}|lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}|EAA[A-Z][A-Za-z0-9]{80,250}|FLWSECK(?:_TEST)?-[0-9a-zA-Z-]{12,40}|AQ\.[\w-]{40,80}|[a-f0-9]{32}\.[A-Za-z0-9]{16}(?!\w)|t1\.[A-Z0-9a-z_-]{20,}\.[\w-]{40,90}|duffel_(?:test|live)_[\w=-]{43}|dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}|fio-u-[\w=-]{64}|FlyV1 fm\d_[\w+/=,-]{40,400}|fo1_[\w-]{43}|shippo_(?:live|test)_[a-f0-9]{40}|LIVE-\w{8}-\w{4}-\w{4}|SSWS [\w-]{40,44}|CCIPAT_\w{22}_[0-9a-f]{40}|\w{6}_\w{29}_mmk'''
-_PREFIXED = re.compile(rf"(?<![A-Za-z0-9+/])(?:{_ISSUED.replace(chr(10), '')})")
-_LONG = re.compile(r'[\w.~+/=:@,-]{13,4000}')
-_QUICK = re.compile(r'[A-Za-z0-9]{2,6}[_.-]|A[A-Z0-9]{3}|AIza|GR13|sha256|EAA|eyJ|AKC|[MNO]\w{23}|\dQ~|\d{8,10}:AA|SK|AC|EZ|LTAI')
+|sq[pua]_[0-9a-f]{40}|PMAT-[A-Z0-9]{26}(?!\w)|SWMKEY-1-\w{40,60}|dnkey-[A-Z0-9]{26}-[A-Z0-9]{52}|tgp_v1_[\w-]{43}|BBDC-[\w+/-]{40,50}|akab-[a-z0-9]{16}-[a-z0-9]{16}|IG[QA][\w-]{100,220}|sl\.[\w-]{130,200}|eyJrIjoi\w{40,300}={0,2}|(?:canary\.|ptb\.)?discord(?:app)?\.com/api/webhooks/\d{17,20}/[\w-]{60,80}|\d{13,17}\|[\w-]{27}(?![\w-])|access_token\$production\$[0-9a-z]{16}\$[0-9a-f]{32}
+|tvly-[\w-]{20,60}|jina_\w{40,80}|sbp_(?:v\d_)?[0-9a-f]{40}|nvapi-[\w-]{50,80}|pcsk_\w{50,90}|lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}|EAA[A-Z][A-Za-z0-9]{80,250}|FLWSECK(?:_TEST)?-[0-9a-zA-Z-]{12,40}|AQ\.[\w-]{40,80}|[a-f0-9]{32}\.[A-Za-z0-9]{16}(?!\w)|t1\.[A-Z0-9a-z_-]{20,}\.[\w-]{40,90}|duffel_(?:test|live)_[\w=-]{43}|dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}|fio-u-[\w=-]{64}|FlyV1 fm\d_[\w+/=,-]{40,400}|fo1_[\w-]{43}|shippo_(?:live|test)_[a-f0-9]{40}|LIVE-\w{8}-\w{4}-\w{4}|SSWS [\w-]{40,44}|CCIPAT_\w{22}_[0-9a-f]{40}|\w{6}_\w{29}_mmk'''
+_PREFIXED = re.compile(rf"(?:(?<![A-Za-z0-9+/])|(?<=//)|(?<=[/=](?=hf_|sq)))(?:{_ISSUED.replace(chr(10), '')})")
+_LONG = re.compile(r'(?<![\w.~+/=:@,$|-])[\w.~+/=:@,$|-]{13,4000}')
+_QUICK = re.compile(r'[A-Za-z0-9]{2,6}[_.-]|\d\||A[A-Z0-9]{3}|AIza|GR13|sha256|EAA|eyJ|AKC|[MNO]\w{23}|\dQ~|\d{8,10}:AA|SK|AC|EZ|LTAI')
 
 def _is_filler(token: str) -> bool:
     "Whether a token's body is a manual's: few different characters, or a word that says so."
@@ -43,13 +44,14 @@ def _is_filler(token: str) -> bool:
 
 def _issued(text: str) -> Iterator[Span]:
     for word in _LONG.finditer(text):
-        if not _QUICK.search(word[0]): continue
+        if word[0].isalpha() and word[0][1:].islower() or not _QUICK.search(word[0]): continue
         for found in _PREFIXED.finditer(text, *word.span()):
             if not _is_filler(found[0]): yield Span(*found.span(), 'secret', 0.97, 'published prefix of a token')
 
-# %% ../nbs/03f_pii_secrets.ipynb #7f6e534e
-_BEGIN = re.compile(r'-----BEGIN[A-Z0-9 ]{0,30} PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d')
+# %% ../nbs/03f_pii_secrets.ipynb #19ff8eb7
+_BEGIN = re.compile(r'-----BEGIN[A-Z0-9 ]{0,30} (?:PRIVATE KEY(?: BLOCK)?|SECRET KEY|[A-Z ]{0,12}SEED)-----|PuTTY-User-Key-File-\d')
 _BODY = re.compile(r'(?:[A-Za-z0-9+/=\s":,\\#.\'-]|ENCRYPTED){0,6000}')
+_SOME_BODY = re.compile(r'[A-Za-z0-9+/=]{16}')
 _URL = re.compile(r'''(?<=://)[^\s/:@'"<>()]{0,80}:([^\s/@'"<>]{2,160})@(?=[\w\[$.-])''')
 _HEADER = re.compile(r'''(?<!\w)(?:Bearer|Basic|Token|SSWS|token)[ ]+["']?(?=[^\s"']{0,60}\d)([A-Za-z0-9._~+/=-]{16,2000})''')
 _AUTH = re.compile(r'''(?i:authorization|x-api-key|x-auth-token|private-token|x-jfrog-art-api|api-key)["']?[ ]?[:=][ ]?["']?(?:(?i:bearer|basic|token|apikey|digest)[ ]+)?(?=[^\s"'$<{]{6})([^\s"'<>{}]{8,2000})''')
@@ -62,36 +64,39 @@ def _armoured(text: str) -> Iterator[Span]:
         if end_at < found.end(): end_at = text.find('-----END', found.end())
         end = text.find('-----', end_at + 8) + 5 if 0 <= end_at <= found.end() + 12_000 else _BODY.match(text, found.end()).end()
         if end < found.end(): end = found.end()
+        if text[found.end():found.end() + 1] in ('"', "'", '`') and not _SOME_BODY.search(text, found.end(), min(end, found.end() + 400)): continue       # code that looks for such a line
         yield Span(found.start(), end, 'secret', 0.98, 'private key block')
         done = end
 
-def _placed(text: str) -> Iterator[Span]:
-    if '://' in text:
-        for found in _URL.finditer(text):
-            if not _is_placeholder(found[1]): yield Span(*found.span(1), 'secret', 0.95, 'password in a URL')
-    for found in _HEADER.finditer(text):
-        if not _is_placeholder(found[1]): yield Span(*found.span(1), 'secret', 0.9, 'authorization header')
-    for found in _AUTH.finditer(text):
-        if not _is_placeholder(found[1]) and any(c.isdigit() for c in found[1]): yield Span(*found.span(1), 'secret', 0.9, 'authorization header')
-    if 'curl' in text:
-        for found in _CURL.finditer(text):
-            if not _is_placeholder(found[2]) and found[2] != found[1]: yield Span(*found.span(2), 'secret', 0.9, 'password of a command')
+def _placed(text: str, low: str) -> Iterator[Span]:
+    found = list(_URL.finditer(text)) if '://' in text else []
+    for m in found:
+        if not _is_placeholder(m[1]): yield Span(*m.span(1), 'secret', 0.95, 'password in a URL')
+    found = list(_HEADER.finditer(text)) if any(word in low for word in ('bearer', 'basic', 'token', 'ssws')) else []
+    if any(word in low for word in ('authorization', 'api-key', 'auth-token', 'private-token')): found += [m for m in _AUTH.finditer(text) if any(c.isdigit() for c in m[1])]
+    for m in found:
+        if not _is_placeholder(m[1]): yield Span(*m.span(1), 'secret', 0.9, 'authorization header')
+    found = _CURL.finditer(text) if 'curl' in low else ()
+    for m in found:
+        if not _is_placeholder(m[2]) and m[2] != m[1]: yield Span(*m.span(2), 'secret', 0.9, 'password of a command')
 
-# %% ../nbs/03f_pii_secrets.ipynb #0d978694
-_PASS = r'pass(?:word|wd|code|phrase|wort|ord)?|pswd|psw|pwd?|passw|pasword|paswrd|kennwort|passwort|mot[ _]de[ _]passe|mdp|contrase[nñ]a|clave|senha|has[lł]o|wachtwoord|l[oö]senord|parola|salasana|пароль|비밀번호|패스워드|비번|암호|パスワード|密码|口令'
+# %% ../nbs/03f_pii_secrets.ipynb #df0d3594
+_PASS = r'pass(?:word|wd|code|phrase|wort|ord)?|pa?ss?w(?:or|r|o)?d|psw|pwd?|passw|pin[ _-]?code|kennwort|passwort|mot[ _]de[ _]passe|mdp|contrase[nñ]a|clave|senha|has[lł]o|wachtwoord|l[oö]senord|parola|salasana|пароль|비밀번호|패스워드|비번|암호|パスワード|密码|口令'
 _KEYS = r'secret|token|api[ _-]?key|apikey|access[ _-]?key|auth[ _-]?key|private[ _-]?key|client[ _-]?secret|app[ _-]?secret|signing[ _-]?key|encryption[ _-]?key|encrypt[ _-]?key|master[ _-]?key|account[ _-]?key|shared[ _-]?key|license[ _-]?key|activation[ _-]?key|secret[ _-]?key|session[ _-]?key|storage[ _-]?key|service[ _-]?key|credentials?|oauth|nonce|salt|jwt|webhook|identified[ ]by|auth'
 _KEY_WORD = re.compile(rf'(?P<pass>{_PASS})|(?P<key>{_KEYS})')                    # on lower case
 _KEY_WORD_ASCII = re.compile('|'.join(f'(?P<{name}>{"|".join(w for w in re.split(r"[|](?![^(]*[)])", words) if w.isascii())})' for name, words in (('pass', _PASS), ('key', _KEYS))))
 _CAMEL = re.compile(r'(?<=[a-z])(?:Pass(?:word|wd)?|Pwd|Secret|Token|Api_?Key|AccessKey|Key)')
 _ASSIGNED = re.compile(r"""(?P<rest>[\w-]{0,24})
-    (?P<op>(?:["']\]?|\))?[ ]?(?:,[ ]?)?(?:[ ]?:[ ]?(?:String|str|string|&str)[ ]?)?[ ]{0,2}(?::=|=>|=|:|->|\|)[ ]{0,2}|[ ](?:is|was|ist|est|es|e|jest|of|to)[ ]|[ ](?=["'])|[ ]{1,2}(?=\S{0,24}[\d@!\#$%^&*]))
+    (?P<op>(?:["']\]?|\))?[ ]?(?:,[ ]?)?(?:[ ]?:[ ]?(?:String|str|string|&str)[ ]?)?[ ]{0,2}(?::=|=>|[!=]==?|=|:|->|\|)[ ]{0,2}|[ ](?:is|was|ist|est|es|e|jest|of|to)[ ]|[ ](?=["'])|[ ]{1,2}(?=\S{0,24}[\d@!\#$%^&*]))
     (?:[\\]?["'`](?P<quoted>[^"'`\n\\]{4,200})|(?P<bare>[^\s"'`<>;,|]{4,200}))""", re.X)
 _NAME_LEFT = re.compile(r'[\w.-]{0,30}$')
-_NO_NAME = re.compile(r'public|(?:idempotency|next|page|pagination|continuation|request|cancel\w*|sync|task)[_-]?token|csrf|xsrf|token_?(?:type|name|id|url|s\b|iz|count|limit|endpoint|ttl|expir)|(?:key|pass|secret)(?:_?(?:id|name|path|file|url|type|length|len|size|word_?(?:field|hash|policy|reset|file|input)))|keyword|passes|passed|passing|passenger|compass|bypass|passive|passage|secretary|secrets? manager|author|authen|authority|authors|oauth_?(?:url|callback)|nonce_?size|salted|tokeni|passt|pass(?:es)?_?(?:through|count)|pw[aimrst]|pwn|pwd$|webhooks?_?(?:url|id)?$', re.I)
-_PLACEHOLDER = re.compile(r'''[$%{<\[(*]|.*(?:\$\{|\{\{|%\(|<[a-z]|\.\.\.|\*\*\*|xxxx|\(\)|\)\s*$)|(?:your|my|the|some|test|example|sample|dummy|fake|changeme|change[-_]me|placeholder|redacted|none|null|nil|undefined|true|false|todo|string|password|passwd|secret|token|optional|required|os\.|process\.|self\.|this\.|env[.\[]|getenv|config\.|settings\.|request\.|https?:|function|lambda|return|not_?set|unset|empty|disabled|enabled|user:|username|xxx|abc123\b|foo|bar\b|hidden|masked)''', re.I)
+_NO_NAME = re.compile(r'public|(?:idempotency|next|page|pagination|continuation|request|cancel\w*|sync|task)[_-]?token|csrf|xsrf|token_?(?:type|name|id|url|s\b|iz|count|limit|endpoint|ttl|expir)|(?:key|pass|secret)(?:_?(?:id|name|path|file|url|type|length|len|size|word_?(?:field|hash|policy|reset|file|input)))|keyword|passes|passed|passing|passenger|compass|bypass|passive|passage|secretary|secrets? manager|author|authen|authority|authors|oauth_?(?:url|callback)|nonce_?size|salted|tokeni|passt|pass(?:es)?_?(?:through|count)|pw[aimrst]|pwn|webhooks?_?(?:url|id)?$', re.I)
+_PLACEHOLDER = re.compile(r'''[${<\[(*]|%[s({]|%\w{1,40}%$|.*(?:\$\{|\{\{|%\(|<[a-z]|\.\.\.|\*\*\*|xxxx|\(\)|\)\s*$)|(?:your|my|the|some|test|example|sample|dummy|fake|changeme|change[-_]me|placeholder|redacted|none|null|nil|undefined|true|false|todo|string|password|passwd|secret|token|optional|required|os\.|process\.|self\.|this\.|env[.\[]|getenv|config\.|settings\.|request\.|https?:|function|lambda|return|not_?set|unset|empty|disabled|enabled|user:|username|xxx|abc123\b|foo|bar\b|pass$|pwd?$|xyz$|hidden|masked)''', re.I)
+
+_CONSTANT = re.compile(r'[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+')      # CDC_PASSWORD
 
 def _is_placeholder(value: str) -> bool:
-    return bool(_PLACEHOLDER.match(value)) or len(set(value)) < 3
+    return bool(_CONSTANT.fullmatch(value)) or bool(_PLACEHOLDER.match(value)) or len(set(value)) < 3
 
 def _bits(value: str) -> float:
     "Shannon entropy per character."
@@ -101,10 +106,10 @@ def _classes(value: str) -> int:
     "How many of digits, lower, upper and signs `value` mixes."
     return sum(map(bool, (re.search(r'\d', value), re.search('[a-z]', value), re.search('[A-Z]', value), re.search(r'[^\w\s]', value))))
 
-# %% ../nbs/03f_pii_secrets.ipynb #3441ff4c
+# %% ../nbs/03f_pii_secrets.ipynb #6a09963f
 def _is_password(value: str, quoted: bool, op: str) -> bool:
     "Whether `value` beside a password's name is one."
-    if ' ' in value.strip() or _is_placeholder(value): return False
+    if ' ' in value.strip() or _is_placeholder(value) or value[0] in '/~:' or value.endswith('='): return False
     if quoted and op.strip(' "\'])') in ('=', ':', ':=', '=>'): return len(value) >= 4 and not re.fullmatch(r'[a-z_]{1,30}|[A-Z_]{1,30}|[A-Za-z ]*[?:]', value)
     if not quoted and re.search(r'[()\[\]{}]|^[\w-]+(?:\.[A-Za-z_]\w*)+$|::|->|^/|^--', value): return False
     return len(value) >= 5 and _classes(value) >= 2 and bool(re.search(r'\d|[^\w\s.,;:/-]', value)) and not re.fullmatch(r'[\d.,:/-]+|[a-z-]+\d?|v?\d[\w.-]{0,8}', value)
@@ -113,12 +118,15 @@ def _is_key(value: str, quoted: bool) -> bool:
     "Whether `value` beside a key's name is random enough to be one."
     if ' ' in value or _is_placeholder(value) or re.search(r'[()\[\]{}<>]|::|://|^[./~]|^(?:arn|urn):', value): return False
     if not re.search(r'\d', value) or not re.search(r'[A-Za-z]', value): return False
-    if re.fullmatch(r'[\w-]+(?:\.[A-Za-z_]\w*)+|[a-z]+(?:[-_][a-z]+)*[-_]?\d{0,4}|v?\d+(?:\.\w+)*', value): return False
+    if '/' in value and re.fullmatch(r'(?:(?:[a-z]+(?:[-_.][a-z]+)*\d{0,2}|\d{1,4})(?:/|$))+|[\w./-]+\.\w{1,4}(?::\d+)+', value): return False       # a path
+    if re.search(r'(?i)hmac|sha-?\d|aws4|aes|^[rhe]s\d{3}$', value): return False     # the name of an algorithm
+    if re.fullmatch(r'[\w-]+(?:\.[A-Za-z_]\w*)+|[a-z]+\d?(?:[-_][a-z]+\d?)*[-_]?\d{0,4}|v?\d+(?:\.\w+)*', value): return False
     return len(value) >= (10 if quoted else 12) and _bits(value) > 3.0
 
-def _named(text: str) -> Iterator[Span]:
-    low = text.lower()
-    if len(low) != len(text): low = ''.join(c.lower() if len(c.lower()) == 1 else c for c in text)
+_STEMS = tuple('pass pw psw secret token key credential auth nonce salt jwt webhook identified kennwort mot mdp contrase clave senha hasl hasł wachtwoord losen lösen parola salasana'.split())
+
+def _named(text: str, low: str) -> Iterator[Span]:
+    if text.isascii() and not any(stem in low for stem in _STEMS): return
     pattern = _KEY_WORD_ASCII if text.isascii() else _KEY_WORD
     hits = [(m.start(), m.end(), m['pass'] is not None, text[m.start():m.end()]) for m in pattern.finditer(low)]
     hits += [(m.start(), m.end(), m[0].startswith(('Pass', 'Pwd')), m[0]) for m in _CAMEL.finditer(text)]
@@ -128,26 +136,29 @@ def _named(text: str) -> Iterator[Span]:
         found = _ASSIGNED.match(text, end)
         if found is None: continue
         name = _NAME_LEFT.search(text[max(0, start - 30):start])[0] + word + found['rest']
-        if _NO_NAME.search(name): continue
+        if _NO_NAME.search(name) or found['rest'][:3] in ('ing', 'ize', 'ise', 'iza'): continue
         quoted = found['quoted'] is not None
-        value, at = (found['quoted'], found.start('quoted')) if quoted else (found['bare'].rstrip('.,:)'), found.start('bare'))
+        value, at = (found['quoted'], found.start('quoted')) if quoted else (found['bare'].rstrip('.,:)\\'), found.start('bare'))
+        value = value.split('&', 1)[0] if re.search(r'&\w{1,30}=', value) else value       # one of a query's
         if word.lower().startswith('identified'): is_pass, op = True, '='
         else: op = found['op']
-        if word.lower() == 'pass' and not op.strip(): continue
+        if word.lower() == 'pass' and (not re.search(r'[=:|>]', op) or found['rest'][:1].islower()): continue       # kwargs to pass to httpx2.request
         if _is_password(value, quoted, op) if is_pass else bool(op.strip()) and _is_key(value, quoted):
             yield Span(at, at + len(value), 'secret', 0.85, f'value named as a {"password" if is_pass else "key"}')
 
-# %% ../nbs/03f_pii_secrets.ipynb #2465c017
+# %% ../nbs/03f_pii_secrets.ipynb #d48dd304
 _LOGIN = re.compile(r'''@[\w.-]{3,60}\.[a-z]{2,12}["']?[ ]?[/:|;][ ]?["']?(?=[^\s"']{0,30}[!@#$%^&*])(?=[^\s"']{0,30}[A-Z\d])([^\s"'/]{6,40})''')
 
 def secrets(
     text: str, # a view
 ) -> Iterator[Span]:
     "The secrets of `text`. Linear in its length."
+    low = text.lower()
+    if len(low) != len(text): low = ''.join(c.lower() if len(c.lower()) == 1 else c for c in text)
     yield from _issued(text)
     if '-----BEGIN' in text or 'PuTTY' in text: yield from _armoured(text)
-    yield from _placed(text)
-    yield from _named(text)
+    yield from _placed(text, low)
+    yield from _named(text, low)
     if '@' in text:
         for found in _LOGIN.finditer(text):
             value = found[1].rstrip('.,')

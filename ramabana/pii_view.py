@@ -42,6 +42,14 @@ _CHANGES = re.compile(rf'''(?P<none>[{_INVISIBLE}]{{1,64}})
     |(?<=[\w])(?P<dot2>[ ]dot[ ])(?=[a-z]{{2,12}}\b)''', re.X | re.I)
 _MAYBE = re.compile(rf'[{_INVISIBLE}]|&[#a-zA-Z]|%[0-9]|[\[({{<][ ]?(?:at|dot|arroba|punkt|punto|chez|point|ponto)\b|[ ]dot[ ]', re.I)
 
+_SPELLINGS = ('&', '%', 'dot', 'arroba', 'punkt', 'punto', 'point', 'ponto', 'chez', *(bracket + space + 'at' for bracket in '[({<' for space in ('', ' ')))
+
+def _is_spelled(text: str) -> bool:
+    "Whether it is worth a closer look: quick, and true too often rather than too seldom."
+    if not text.isascii(): return True
+    low = text.lower()
+    return any(sign in low for sign in _SPELLINGS)
+
 def _replacement(found: re.Match, text: str) -> str | None:
     "What stands in the view for a change, None to leave it."
     kind = found.lastgroup
@@ -79,7 +87,7 @@ def view_of(
 ) -> View:
     "The view of `text`. Linear in its length."
     folded = text if text.isascii() else text.translate(_FOLD)
-    if not _MAYBE.search(folded): return View(folded)
+    if not _is_spelled(folded) or not _MAYBE.search(folded): return View(folded)
     parts, pieces, at, done = [], [], 0, 0
     for found in _CHANGES.finditer(folded):
         new = _replacement(found, folded)

@@ -6,7 +6,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent/'ramabana'
 LAYERS = '''core names config
-pii_view pii_labels pii_checks pii_patterns pii_address pii_secrets pii_words pii_names pii
+pii_view pii_labels pii_checks pii_patterns pii_address pii_secrets pii_tables pii_words pii_names pii
 sections terms encode fuse
 schema engine backup vectors store catalog marks recall upkeep
 topics files ignore walk markup readers folders scan watches

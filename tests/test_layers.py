@@ -10,7 +10,7 @@ pii_view pii_labels pii_checks pii_patterns pii_address pii_secrets pii_tables p
 sections terms encode fuse
 schema engine backup vectors store catalog marks recall upkeep
 topics files ignore walk markup readers folders scan watches
-code federate localmodel ask memory
+code_names code_python code_tree code_files code_rank code_store code federate localmodel ask memory
 gitio learned
 roots shell host spec tools opening vault
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
@@ -21,7 +21,7 @@ MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('
 OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', model2vec='encode', onnxruntime='encode', apsw='engine', fastlite='engine',
     apswutils='engine', numkong='vectors', pydantic_ai='chatmodel rag analysis compaction policy agents agent', git='gitio', tomlkit='config',
     cyclopts='cli learned', rgapi='federate host readers', stdnum='pii', phonenumbers='pii', pydantic_monty='sandbox', charset_normalizer='files',
-    selectolax='markup', pdf_oxide='readers', yaml='readers')
+    selectolax='markup', pdf_oxide='readers', yaml='readers', ast_grep_py='code_tree')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
 FACADES = {'Vault', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
 

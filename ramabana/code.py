@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/code.html.md"""
 # %% auto #0
 __all__ = ['peers_of', 'path_in', 'rows_of', 'CodeIndex', 'open_code_index', 'LazyIndex']
 
-# %% ../nbs/16_code.ipynb #10d7631d
+# %% ../nbs/16_code.ipynb #f3c98b81
 import json
 import os
 import threading
@@ -22,7 +22,7 @@ from .code_store import IndexFile, Synced, index_path, refresh, report_of, sync
 from .core import AgentError, Hit, Record
 from .files import name_key
 
-# %% ../nbs/16_code.ipynb #29913af7
+# %% ../nbs/16_code.ipynb #111d7978
 def peers_of(
     index: IndexFile,  # open
     name: str,         # of a symbol; with an owner, `Basket.add`, what is called is told of that one alone
@@ -47,7 +47,7 @@ def _near(index: IndexFile, name: str) -> str:
     found = dict.fromkeys(row.title for row, _ in nearly(index.rows, name)[:3])
     return f' (there is {", ".join(found)})' if found else ''
 
-# %% ../nbs/16_code.ipynb #c8f66dae
+# %% ../nbs/16_code.ipynb #612249e7
 def path_in(
     index: IndexFile,  # open
     what: str,         # a path, absolute or from the root
@@ -72,7 +72,7 @@ def rows_of(
         if found: return [row for row in (Row(*r) for r in found) if row.kind != 'file']
     return []
 
-# %% ../nbs/16_code.ipynb #b594d3fa
+# %% ../nbs/16_code.ipynb #e838754e
 class CodeIndex:
     "The identifier index of one folder. Raises VaultError when its file cannot be opened, AgentError when the folder is none."
     def __init__(self,
@@ -132,7 +132,7 @@ class CodeIndex:
         if refresh(self._file, list({row.path: None for row in rows})[:50]): rows = find()
         return [hit_of(row, self._file.root) for row in rows]
 
-# %% ../nbs/16_code.ipynb #ec4c99ff
+# %% ../nbs/16_code.ipynb #aca71c6b
 _opening = threading.Lock()
 
 def open_code_index(

@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/code_store.html.md"""
 __all__ = ['log', 'LAYOUT', 'TABLES', 'SYNC_WAIT', 'cache_folder', 'index_path', 'IndexFile', 'alone', 'Synced', 'sync',
            'refresh', 'report_of']
 
-# %% ../nbs/16f_code_store.ipynb #c3b04cde
+# %% ../nbs/16f_code_store.ipynb #b747a3ec
 import gc
 import hashlib
 import json
@@ -34,7 +34,7 @@ from .walk import File, Walk, walk_folder
 
 log = logging.getLogger('ramabana.code')
 
-# %% ../nbs/16f_code_store.ipynb #75bea18d
+# %% ../nbs/16f_code_store.ipynb #502dfe4e
 LAYOUT = 1   # goes up with every change of the tables or of what a parser finds
 
 def cache_folder() -> Path:
@@ -53,7 +53,7 @@ def index_path(
     name = re.sub(r'[^\w.-]+', '_', os.path.basename(real))[:40] or 'root'
     return cache_folder()/f'{name}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}.v{LAYOUT}.db'
 
-# %% ../nbs/16f_code_store.ipynb #9955df5c
+# %% ../nbs/16f_code_store.ipynb #15615fb9
 TABLES = '''
 create table if not exists files(id integer primary key, path text not null unique, mtime real, size int, settled int, hash blob, language text, module text, note text not null default '');
 create index if not exists files_module on files(module);
@@ -115,7 +115,7 @@ class IndexFile:
         "Close the file; twice does no harm."
         with self.lock: self.conn.close()
 
-# %% ../nbs/16f_code_store.ipynb #db942aed
+# %% ../nbs/16f_code_store.ipynb #3c98a560
 SYNC_WAIT = 600.0   # seconds that a sync waits for another one
 
 @contextmanager
@@ -141,7 +141,7 @@ def alone(
         yield
     finally: os.close(fd)
 
-# %% ../nbs/16f_code_store.ipynb #e6a521ab
+# %% ../nbs/16f_code_store.ipynb #837739bc
 def _place(module: str, language: str, qual: str) -> str:
     "Words of where a symbol stands: its module and what is around it."
     return ' '.join(name_parts(f'{module} {qual.rpartition(".")[0]}'))
@@ -187,7 +187,7 @@ def _count_uses(conn: Any, names: set[int]) -> None:
     conn.execute('update names set uses = (select count(*) from calls where calls.name = names.id) where id in (select value from json_each(?))', (given,))
     conn.execute('delete from names where uses = 0 and id in (select value from json_each(?))', (given,))
 
-# %% ../nbs/16f_code_store.ipynb #f2e6210f
+# %% ../nbs/16f_code_store.ipynb #109fdc0e
 _BATCH = 400   # files of one transaction
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def _write_batch(index: IndexFile, batch: list[tuple[str, File, bytes | None]]) 
         _count_uses(conn, touched)
     return sum(parsed is not None for *_, parsed in found)
 
-# %% ../nbs/16f_code_store.ipynb #4b10bcaa
+# %% ../nbs/16f_code_store.ipynb #3a0d86a8
 def sync(
     index: IndexFile,      # open
     force: bool = False,   # parse every file again

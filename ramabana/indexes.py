@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/indexes.html.md"""
 # %% auto #0
 __all__ = ['from_root', 'repo_leg', 'sync_roots', 'IndexCalls']
 
-# %% ../nbs/19d_indexes.ipynb #fdc97ef6
+# %% ../nbs/19d_indexes.ipynb #0bfdd0bb
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ from .code_store import Synced
 from .core import AgentError, Hit, agent_err
 from .federate import Found, Leg
 
-# %% ../nbs/19d_indexes.ipynb #90ddeac0
+# %% ../nbs/19d_indexes.ipynb #3418f2c1
 def from_root(
     hits: list[Hit],  # of one index
     alone: bool,      # whether its root is the only one
@@ -40,7 +40,7 @@ def repo_leg(
         return Found(sorted(hits, key=lambda hit: -hit.score)[:limit], '; '.join(map(agent_err, failed)))
     return leg
 
-# %% ../nbs/19d_indexes.ipynb #b24414cf
+# %% ../nbs/19d_indexes.ipynb #0923d260
 def sync_roots(
     roots: list[Path],           # folders
     force: bool,                 # parse every file again

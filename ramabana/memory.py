@@ -242,11 +242,14 @@ class Vault(VaultKeeper):
             weights: dict[str, float] | None = None, dir: str | os.PathLike | None = None, per_leg: int | None = None, legs: dict[str, Callable] | None = None,
             deadline: float = 2.0, pii: str | None = 'off', pii_ner: bool = False) -> 'AttrDict':
         "One search over this vault, its other shelves, and the files of `dir`: `query, hits, legs, note`. `legs` adds more."
+        from ramabana.code import LazyIndex
         from ramabana.federate import federate, grep_leg
+        from ramabana.indexes import repo_leg
         chosen = {}
         if prose:
             names = self.shelves() if shelves else [self.store.shelf]
             chosen = {('prose' if name == self.store.shelf else f'prose:{name}'): prose_leg(self.shelf(name), kind, pii, pii_ner) for name in names}
+        if repo and dir is not None: chosen['repo'] = repo_leg([LazyIndex(dir)])
         if grep and dir is not None: chosen['grep'] = grep_leg([Path(dir)])
         found = federate(chosen | (legs or {}), q, per_leg or limit, weights, deadline)
         found.hits = self._gated(found.hits[:limit], pii, pii_ner)

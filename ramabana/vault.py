@@ -231,7 +231,8 @@ class VaultHost(LocalHost, VaultCalls, LaterCalls):
         return with_reason(super().search_note, self._opening.error) if self._federate else super().search_note
 
     def close(self) -> None:
-        "Close the vault when this host opened it."
+        "Close the indexes, and the vault when this host opened it."
+        super().close()
         if 'memory' not in self.without: end_opening(self._opening)
 
     def _worker_vault(self) -> 'Vault': return worker_vault(opening_of(self))

@@ -10,7 +10,7 @@ pii_view pii_labels pii_checks pii_patterns pii_address pii_secrets pii_tables p
 sections terms encode fuse
 schema engine backup vectors store catalog marks recall upkeep
 topics files ignore walk markup readers folders scan watches
-code_names code_python code_tree code_files code_rank code_store code federate localmodel ask memory
+code_names code_python code_tree code_files code_rank code_store code federate indexes localmodel ask memory
 gitio learned
 roots shell host spec tools opening vault
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents

@@ -32,7 +32,7 @@ class FileCalls(Protocol):
     def roots(self) -> list[Path]: ...
     def read(self, path: str, start: int = 1, lines: int | None = None) -> str: ...
     def write(self, path: str, text: str) -> Path: ...
-    def edit(self, path: str, old: str, new: str) -> int: ...
+    def edit(self, path: str, old: str, new: str, count: int = 1) -> int: ...
     def delete(self, path: str) -> bool: ...
     def exists(self, path: str) -> bool: ...
     def walk(self, path: str = '.', glob: str = '', limit: int = 1000) -> list[str]: ...
@@ -148,14 +148,16 @@ def replaced(
     old: str,            # the passage, exactly as it stands there
     new: str,            # what takes its place
     name: str,           # for the message
+    times: int = 1,      # how often it must stand there
 ) -> tuple[str, int]:    # (the new text, the line where the change begins)
-    "`text` with its only `old` replaced. Raises ValueError when there is nothing to do, AgentError when `old` is not there exactly once."
+    "`text` with `old` replaced wherever it is. Raises ValueError when there is nothing to do, AgentError when `old` is not there exactly `times`."
+    if times < 1: raise ValueError(f'a passage occurs once or more often, got {times}')
     if not old or old == new: raise ValueError('old must be text of the file, and new must differ from it')
     if '\r\n' in text and '\r' not in old: old, new = old.replace('\n', '\r\n'), new.replace('\r\n', '\n').replace('\n', '\r\n')
     count = text.count(old)
-    if count > 1:
+    if count and count != times:
         at = [text.count('\n', 0, i) + 1 for i in range(len(text)) if text.startswith(old, i)] if len(text) < 1_000_000 else []
-        raise AgentError(f'{name!r} has this passage {count} times (lines {", ".join(map(str, at[:10])) or "many"}): give more of its surroundings')
+        raise AgentError(f'{name!r} has this passage {count} times (lines {", ".join(map(str, at[:10])) or "many"}), not {times}: give more of its surroundings, or its count')
     if not count: raise AgentError(f'{name!r} has no such passage{_nearest(text, old)}: read the file and copy the passage exactly')
     return text.replace(old, new), text.count('\n', 0, text.index(old)) + 1
 
@@ -199,10 +201,10 @@ class FileHost(NullHost):
         if not isinstance(text, str): raise TypeError(f'the text to write must be a string, got {type(text).__name__}')
         return write_bytes(path, _encoded(text), self._roots)
 
-    def edit(self, path: str, old: str, new: str) -> int:
-        "Replace the only `old` in a file with `new`; the line where the change begins."
+    def edit(self, path: str, old: str, new: str, count: int = 1) -> int:
+        "Replace the `count` places of `old` in a file with `new`; the line where the change begins."
         self._may_change(f'edit {path!r}')
-        return _edit(path, old, new, self._roots)
+        return _edit(path, old, new, count, self._roots)
 
     def delete(self, path: str) -> bool:
         "Delete a file or a link; False when there is none."
@@ -227,12 +229,12 @@ def _encoded(text: str) -> bytes:
     try: return text.encode()
     except UnicodeEncodeError as e: raise ValueError(f'the text holds half a surrogate pair at character {e.start} and cannot be written: leave it out') from e
 
-def _edit(path: str, old: str, new: str, roots: list[Path]) -> int:
+def _edit(path: str, old: str, new: str, count: int, roots: list[Path]) -> int:
     data = read_bytes(path, roots)
     text, utf8 = text_of(data, path)
     if not utf8: raise AgentError(f'{path!r} is not UTF-8 and is not edited: convert it first, e.g. with iconv')
     mark = '\ufeff' if data.startswith(b'\xef\xbb\xbf') else ''
-    text, line = replaced(text, old, new, path)
+    text, line = replaced(text, old, new, path, count)
     write_bytes(path, _encoded(mark + text), roots)
     return line
 

@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/code_store.html.md"""
 __all__ = ['log', 'LAYOUT', 'TABLES', 'SYNC_WAIT', 'cache_folder', 'index_path', 'IndexFile', 'alone', 'Synced', 'sync',
            'refresh', 'report_of']
 
-# %% ../nbs/16f_code_store.ipynb #b747a3ec
+# %% ../nbs/16f_code_store.ipynb #c3b04cde
 import gc
 import hashlib
 import json
@@ -34,7 +34,7 @@ from .walk import File, Walk, walk_folder
 
 log = logging.getLogger('ramabana.code')
 
-# %% ../nbs/16f_code_store.ipynb #502dfe4e
+# %% ../nbs/16f_code_store.ipynb #75bea18d
 LAYOUT = 1   # goes up with every change of the tables or of what a parser finds
 
 def cache_folder() -> Path:
@@ -53,7 +53,7 @@ def index_path(
     name = re.sub(r'[^\w.-]+', '_', os.path.basename(real))[:40] or 'root'
     return cache_folder()/f'{name}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}.v{LAYOUT}.db'
 
-# %% ../nbs/16f_code_store.ipynb #15615fb9
+# %% ../nbs/16f_code_store.ipynb #ad9da2e1
 TABLES = '''
 create table if not exists files(id integer primary key, path text not null unique, mtime real, size int, settled int, hash blob, language text, module text, note text not null default '');
 create index if not exists files_module on files(module);
@@ -67,6 +67,7 @@ create index if not exists calls_sym on calls(sym);
 create virtual table if not exists symfts using fts5(parts, place, sig, doc, content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2');
 '''
 
+# %% ../nbs/16f_code_store.ipynb #2c625ed8
 class IndexFile:
     "One open index. Raises VaultError when it cannot be opened."
     def __init__(self,
@@ -115,7 +116,7 @@ class IndexFile:
         "Close the file; twice does no harm."
         with self.lock: self.conn.close()
 
-# %% ../nbs/16f_code_store.ipynb #3c98a560
+# %% ../nbs/16f_code_store.ipynb #db942aed
 SYNC_WAIT = 600.0   # seconds that a sync waits for another one
 
 @contextmanager
@@ -141,7 +142,7 @@ def alone(
         yield
     finally: os.close(fd)
 
-# %% ../nbs/16f_code_store.ipynb #837739bc
+# %% ../nbs/16f_code_store.ipynb #1cb1bc6d
 def _place(module: str, language: str, qual: str) -> str:
     "Words of where a symbol stands: its module and what is around it."
     return ' '.join(name_parts(f'{module} {qual.rpartition(".")[0]}'))
@@ -160,6 +161,7 @@ def _name_ids(conn: Any, names: Iterable[str]) -> dict[str, int]:
     conn.execute('insert or ignore into names(name) select value from json_each(?)', (wanted,))
     return dict(conn.execute('select name, id from names where name in (select value from json_each(?))', (wanted,)))
 
+# %% ../nbs/16f_code_store.ipynb #1fae7d2b
 def _store(conn: Any, path: str, file: File, parsed: Parsed, digest: bytes, ids: dict[str, int]) -> set[int]:
     "Put a file in the place of what was known of it; the ids of names whose uses change."
     language, module = language_of(path), module_of(path)
@@ -187,7 +189,7 @@ def _count_uses(conn: Any, names: set[int]) -> None:
     conn.execute('update names set uses = (select count(*) from calls where calls.name = names.id) where id in (select value from json_each(?))', (given,))
     conn.execute('delete from names where uses = 0 and id in (select value from json_each(?))', (given,))
 
-# %% ../nbs/16f_code_store.ipynb #109fdc0e
+# %% ../nbs/16f_code_store.ipynb #f2e6210f
 _BATCH = 400   # files of one transaction
 
 @dataclass(frozen=True)
@@ -244,7 +246,7 @@ def _write_batch(index: IndexFile, batch: list[tuple[str, File, bytes | None]]) 
         _count_uses(conn, touched)
     return sum(parsed is not None for *_, parsed in found)
 
-# %% ../nbs/16f_code_store.ipynb #3a0d86a8
+# %% ../nbs/16f_code_store.ipynb #4b10bcaa
 def sync(
     index: IndexFile,      # open
     force: bool = False,   # parse every file again

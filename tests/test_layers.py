@@ -12,7 +12,7 @@ schema engine backup vectors store catalog marks recall upkeep
 topics files ignore walk markup readers folders scan watches
 code_names code_python code_tree code_files code_rank code_store code federate indexes localmodel ask memory
 gitio learned
-roots shell host spec tools opening vault
+roots shell host spec code_tools tools opening vault
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
 agent session show cli mcp web
 testing'''.split()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from .core import AgentError, VaultError
 from .show import as_json, hit_parts, searched, show, tell, tree_parts
+from .show_code import search_code, sync
 if TYPE_CHECKING:
     from cyclopts import App
     from ramabana.memory import Vault
@@ -172,8 +173,8 @@ def forget(ref: str, /, *, db: str = '', json: bool = False) -> int:
     return 0 if done else 1
 
 # %% ../nbs/52_cli.ipynb #1aa55f26
-def search(*query: str, limit: int = 5, kind: str = '', mode: str = 'hybrid', why: bool = False, db: str = '', json: bool = False) -> int:
-    """Find sections by word and by meaning.
+def search(*query: str, limit: int = 5, kind: str = '', mode: str = 'hybrid', why: bool = False, code: bool = False, root: str = '.', db: str = '', json: bool = False) -> int:
+    """Find sections by word and by meaning, or with --code names and text in a folder of code.
 
     :param query: what is looked for: a question or words, "a phrase" in quotation marks, a prefix*
     :param limit: sections at most
@@ -311,7 +312,7 @@ def mark(ref: str = '', /, *, personal: bool = False, public: bool = False, reas
     return 0 if told else 1
 
 # %% ../nbs/52_cli.ipynb #a06a060d
-COMMANDS = (add, note, search, read, tree, forget, pii, mark, info, doctor, backup)
+COMMANDS = (add, note, search, sync, read, tree, forget, pii, mark, info, doctor, backup)
 HELP = 'A private memory in one file: keep notes, files and folders, and find them by word and by meaning.'
 AFTER = 'Exit status: 0 found or done, 1 nothing found or not done, 2 a wrong question. `ramabana COMMAND --help` tells more.'
 

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/code_rank.html.md"""
 # %% auto #0
 __all__ = ['prior', 'Wanted', 'Reading', 'read_query', 'Row', 'by_name', 'by_words', 'by_path', 'nearly', 'ranked', 'hit_of']
 
-# %% ../nbs/16e_code_rank.ipynb #6ab6304e
+# %% ../nbs/16e_code_rank.ipynb #558c7217
 import json
 import re
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from .code_files import language_of
 from .core import Hit
 from .terms import STOP_WORDS, parse_query
 
-# %% ../nbs/16e_code_rank.ipynb #6f6fbf9e
+# %% ../nbs/16e_code_rank.ipynb #70a71c97
 _TESTS = re.compile(r'(^|/)(tests?|__tests__|specs?|testing_helpers|fixtures|e2e)(/|$)|(^|/)(test_[^/]*|conftest|[^/]*[_.](test|spec)s?)\.\w+$', re.I)
 _ASIDE = re.compile(r'(^|/)(examples?|samples?|demos?|docs?|vendor|third_party|migrations|benchmarks?|js_tests|typings|locale)(/|$)|\.d\.[mc]?ts$|\.pyi$', re.I)
 _KIND_PRIOR = dict(file=-2.0, heading=-6.0, declaration=-1.5, const=-1.0, field=-1.0)
@@ -36,7 +36,7 @@ def prior(
     if symbol.name.startswith('_') and not symbol.name.endswith('__'): worth -= 0.5
     return worth - 0.1*path.count('/')
 
-# %% ../nbs/16e_code_rank.ipynb #65d1fa6c
+# %% ../nbs/16e_code_rank.ipynb #af6895e7
 _KINDS = dict(method='method function', function='function method', func='function method', fn='function method', interface='interface', type='type class interface struct enum',
     enum='enum', struct='struct', constant='const field', const='const field', variable='const field', trait='interface', module='file module', file='', package='file module', property='method field',
     decorator='function class', operator='function', hook='function', component='function class', setting='const', attribute='const field method', exception='class', macro='macro const')
@@ -63,7 +63,7 @@ class Reading:
     words: tuple[str, ...]       # what describes, in lower case: parts of all words
     tests: bool = False          # it is about tests
 
-# %% ../nbs/16e_code_rank.ipynb #dc654e51
+# %% ../nbs/16e_code_rank.ipynb #4dbcd771
 def _tokens(query: str) -> list[str]:
     "The words of a query without the marks around them."
     return [t for t in (w.strip('`\'",;?!<>{}[]').rstrip('.:').removesuffix('()') + ('()' if '()' in w else '') for w in query[:2000].split()) if t and re.search(r'\w', t)][:24]
@@ -92,7 +92,7 @@ def read_query(
     words = tuple(dict.fromkeys(part for t in content for part in name_parts(t)))
     return Reading(tuple(wanted[:40]), kinds, paths, words, any(t.startswith('test') for t in lower))
 
-# %% ../nbs/16e_code_rank.ipynb #8ab88ef0
+# %% ../nbs/16e_code_rank.ipynb #5277734e
 _FIELDS = '''s.id, s.name, s.qual, s.kind, s.line, s.end, s.sig, s.doc, s.prior, f.path, f.module, f.language, coalesce((select uses from names n where n.name = s.name), 0)
     from syms s join files f on f.id = s.file'''
 _PER_NAME, _PER_WORDS = 80, 60   # candidates of one name; of the words
@@ -133,7 +133,7 @@ def by_name(
         if found: return [Row(*row) for row in found]
     return [Row(*row) for row in rows(f'select {_FIELDS} where s.key = ? order by s.prior desc limit {_PER_NAME}', (key,))]
 
-# %% ../nbs/16e_code_rank.ipynb #d061e030
+# %% ../nbs/16e_code_rank.ipynb #bdec23d1
 def by_words(
     rows: Any,             # callable(sql, values) -> rows of the index
     words: Iterable[str],  # parts of names
@@ -155,7 +155,7 @@ def by_path(
     path = path.removeprefix('./')
     return [Row(*row) for row in rows(f"select {_FIELDS} where s.kind = 'file' and (f.path = ? or substr(f.path, -length(?)) = ?) limit {_PER_NAME}", (path, f'/{path}', f'/{path}'))]
 
-# %% ../nbs/16e_code_rank.ipynb #a3270041
+# %% ../nbs/16e_code_rank.ipynb #8d2dcc14
 def nearly(
     rows: Any,   # callable(sql, values) -> rows of the index
     name: str,   # that no symbol has
@@ -172,7 +172,7 @@ def nearly(
     close = get_close_matches(key, alike, n=3, cutoff=0.8)
     return [(Row(*row), 'name is nearly it') for k in close for row in rows(f'select {_FIELDS} where s.key = ? order by s.prior desc limit 10', (k,))]
 
-# %% ../nbs/16e_code_rank.ipynb #656dcb50
+# %% ../nbs/16e_code_rank.ipynb #6ad8a396
 def _owned(row: Row, owners: tuple[str, ...]) -> float:
     "How well a symbol stands in `owners`: 25 for all of them, in order, less for some, -15 for none."
     if not owners: return 0.0
@@ -199,7 +199,7 @@ def _fits(row: Row, reading: Reading, taken: set[str]) -> float:
 def _named(row: Row, wanted: Wanted, reading: Reading) -> float:
     "Points of a symbol that has the wanted name."
     base = 100.0 if wanted.code else 40.0 + 12.0*wanted.words if wanted.words > 1 else 30.0
-    if row.kind == 'heading': base *= 0.6
+    if row.kind in ('heading', 'file'): base *= 0.6
     same = 10.0 if row.name == wanted.name else 0.0
     return base + same + _owned(row, wanted.owners) + _fits(row, reading, set(name_parts(wanted.name)) | {p for o in wanted.owners for p in name_parts(o)})
 
@@ -209,7 +209,7 @@ def _worded(row: Row, score: float, reading: Reading, every: bool) -> float:
     cover = sum(w in parts for w in reading.words)/max(1, len(parts), len(reading.words))
     return (25.0 if every else 0.0) + min(20.0, score) + 30.0*cover + (8.0 if row.kind in reading.kinds else 0.0) + (15.0 if any(p in row.path for p in reading.paths) else 0.0)
 
-# %% ../nbs/16e_code_rank.ipynb #644b61a0
+# %% ../nbs/16e_code_rank.ipynb #f00cfa11
 def ranked(
     rows: Any,     # callable(sql, values) -> rows of the index
     query: str,    # a name, a question or words
@@ -239,7 +239,7 @@ def ranked(
             for row, why in nearly(rows, wanted.name): keep(row, 20.0 + _fits(row, reading, set()), why)
     return sorted(best.values(), key=lambda row: (-row.points, row.path, row.line))[:limit]
 
-# %% ../nbs/16e_code_rank.ipynb #519b37aa
+# %% ../nbs/16e_code_rank.ipynb #b02d0a73
 def hit_of(
     row: Row,    # a candidate
     root: str,   # the absolute root

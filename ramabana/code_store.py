@@ -189,7 +189,7 @@ def _count_uses(conn: Any, names: set[int]) -> None:
     conn.execute('update names set uses = (select count(*) from calls where calls.name = names.id) where id in (select value from json_each(?))', (given,))
     conn.execute('delete from names where uses = 0 and id in (select value from json_each(?))', (given,))
 
-# %% ../nbs/16f_code_store.ipynb #f2e6210f
+# %% ../nbs/16f_code_store.ipynb #7d8ed94a
 _BATCH = 400   # files of one transaction
 
 @dataclass(frozen=True)
@@ -225,6 +225,7 @@ def _parsed(path: str, file: File, known: bytes | None) -> tuple[bytes, Parsed |
     if digest == known: return digest, None
     return digest, Parsed([], note=why) if why else parse_file(path, data)
 
+# %% ../nbs/16f_code_store.ipynb #5950848f
 @contextmanager
 def _no_collecting() -> Iterator[None]:
     "Keeps the cycle collector off: syntax trees are large and have no cycles, and looking for some doubles the time."
@@ -246,7 +247,7 @@ def _write_batch(index: IndexFile, batch: list[tuple[str, File, bytes | None]]) 
         _count_uses(conn, touched)
     return sum(parsed is not None for *_, parsed in found)
 
-# %% ../nbs/16f_code_store.ipynb #4b10bcaa
+# %% ../nbs/16f_code_store.ipynb #f9edd1c3
 def sync(
     index: IndexFile,      # open
     force: bool = False,   # parse every file again
@@ -283,6 +284,7 @@ def _remove(index: IndexFile, paths: list[str]) -> int:
         _count_uses(conn, touched)
     return len(paths)
 
+# %% ../nbs/16f_code_store.ipynb #95f682e3
 def refresh(
     index: IndexFile,      # open
     paths: Iterable[str],  # of files that it holds

@@ -14,7 +14,7 @@ code_names code_python code_tree code_files code_rank code_store code federate i
 gitio learned
 roots shell host spec code_tools tools opening vault
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
-agent session show cli mcp web
+agent session show show_code cli mcp web
 testing'''.split()
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
 MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('_'))

@@ -8,13 +8,14 @@ Docs: https://example.github.io/ramabana/code_store.html.md"""
 __all__ = ['log', 'LAYOUT', 'TABLES', 'SYNC_WAIT', 'cache_folder', 'index_path', 'IndexFile', 'alone', 'Synced', 'sync',
            'refresh', 'report_of']
 
-# %% ../nbs/16f_code_store.ipynb #c3b04cde
+# %% ../nbs/16f_code_store.ipynb #b12a9be7
 import gc
 import hashlib
 import json
 import logging
 import os
 import re
+import stat
 import sys
 import threading
 import time
@@ -34,7 +35,7 @@ from .walk import File, Walk, walk_folder
 
 log = logging.getLogger('ramabana.code')
 
-# %% ../nbs/16f_code_store.ipynb #75bea18d
+# %% ../nbs/16f_code_store.ipynb #502dfe4e
 LAYOUT = 1   # goes up with every change of the tables or of what a parser finds
 
 def cache_folder() -> Path:
@@ -53,7 +54,7 @@ def index_path(
     name = re.sub(r'[^\w.-]+', '_', os.path.basename(real))[:40] or 'root'
     return cache_folder()/f'{name}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}.v{LAYOUT}.db'
 
-# %% ../nbs/16f_code_store.ipynb #ad9da2e1
+# %% ../nbs/16f_code_store.ipynb #82b15a0c
 TABLES = '''
 create table if not exists files(id integer primary key, path text not null unique, mtime real, size int, settled int, hash blob, language text, module text, note text not null default '');
 create index if not exists files_module on files(module);
@@ -67,7 +68,7 @@ create index if not exists calls_sym on calls(sym);
 create virtual table if not exists symfts using fts5(parts, place, sig, doc, content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2');
 '''
 
-# %% ../nbs/16f_code_store.ipynb #2c625ed8
+# %% ../nbs/16f_code_store.ipynb #e7f2838e
 class IndexFile:
     "One open index. Raises VaultError when it cannot be opened."
     def __init__(self,
@@ -116,7 +117,7 @@ class IndexFile:
         "Close the file; twice does no harm."
         with self.lock: self.conn.close()
 
-# %% ../nbs/16f_code_store.ipynb #db942aed
+# %% ../nbs/16f_code_store.ipynb #3c98a560
 SYNC_WAIT = 600.0   # seconds that a sync waits for another one
 
 @contextmanager
@@ -142,7 +143,7 @@ def alone(
         yield
     finally: os.close(fd)
 
-# %% ../nbs/16f_code_store.ipynb #1cb1bc6d
+# %% ../nbs/16f_code_store.ipynb #99f1b9be
 def _place(module: str, language: str, qual: str) -> str:
     "Words of where a symbol stands: its module and what is around it."
     return ' '.join(name_parts(f'{module} {qual.rpartition(".")[0]}'))
@@ -161,7 +162,7 @@ def _name_ids(conn: Any, names: Iterable[str]) -> dict[str, int]:
     conn.execute('insert or ignore into names(name) select value from json_each(?)', (wanted,))
     return dict(conn.execute('select name, id from names where name in (select value from json_each(?))', (wanted,)))
 
-# %% ../nbs/16f_code_store.ipynb #1fae7d2b
+# %% ../nbs/16f_code_store.ipynb #597abb91
 def _store(conn: Any, path: str, file: File, parsed: Parsed, digest: bytes, ids: dict[str, int]) -> set[int]:
     "Put a file in the place of what was known of it; the ids of names whose uses change."
     language, module = language_of(path), module_of(path)
@@ -189,7 +190,7 @@ def _count_uses(conn: Any, names: set[int]) -> None:
     conn.execute('update names set uses = (select count(*) from calls where calls.name = names.id) where id in (select value from json_each(?))', (given,))
     conn.execute('delete from names where uses = 0 and id in (select value from json_each(?))', (given,))
 
-# %% ../nbs/16f_code_store.ipynb #7d8ed94a
+# %% ../nbs/16f_code_store.ipynb #f7e0ec85
 _BATCH = 400   # files of one transaction
 
 @dataclass(frozen=True)
@@ -212,20 +213,20 @@ def _source_files(root: str) -> tuple[Walk, dict[str, File]]:
         if build or not walk.left_out['build'] or any(language_of(path) != 'prose' for path in files): break
     return walk, files
 
-def _read(file: File) -> tuple[bytes, str]:
-    "The content of a file, or why there is none."
+def _read(file: File, root: str) -> tuple[bytes, str]:
+    "The content of a file, or why there is none; one that has become a link out of the root is not read."
     if file.size > MAX_SOURCE: return b'', f'too big: {file.size:,} bytes, the limit is {MAX_SOURCE:,}'
-    try: return read_bytes(file.absolute, MAX_SOURCE), ''
+    try: return read_bytes(file.absolute, MAX_SOURCE, root), ''
     except ReadError as e: return b'', f'{e.reason}{": " if e.detail else ""}{e.detail}'
 
-def _parsed(path: str, file: File, known: bytes | None) -> tuple[bytes, Parsed | None]:
+def _parsed(path: str, file: File, known: bytes | None, root: str) -> tuple[bytes, Parsed | None]:
     "The hash of a file and what it holds; None when it holds what is known."
-    data, why = _read(file)
+    data, why = _read(file, root)
     digest = hashlib.blake2b(data, digest_size=16).digest() if not why else b'-' + why.encode()
     if digest == known: return digest, None
     return digest, Parsed([], note=why) if why else parse_file(path, data)
 
-# %% ../nbs/16f_code_store.ipynb #5950848f
+# %% ../nbs/16f_code_store.ipynb #a3bc3ed7
 @contextmanager
 def _no_collecting() -> Iterator[None]:
     "Keeps the cycle collector off: syntax trees are large and have no cycles, and looking for some doubles the time."
@@ -237,7 +238,7 @@ def _no_collecting() -> Iterator[None]:
 
 def _write_batch(index: IndexFile, batch: list[tuple[str, File, bytes | None]]) -> int:
     "Parse and store some files; how many were parsed."
-    with _no_collecting(): found = [(path, file, *_parsed(path, file, known)) for path, file, known in batch]
+    with _no_collecting(): found = [(path, file, *_parsed(path, file, known, index.root)) for path, file, known in batch]
     with index.write() as conn:
         ids = _name_ids(conn, {name for *_, parsed in found if parsed for _, name in parsed.calls})
         touched: set[int] = set()
@@ -247,7 +248,7 @@ def _write_batch(index: IndexFile, batch: list[tuple[str, File, bytes | None]]) 
         _count_uses(conn, touched)
     return sum(parsed is not None for *_, parsed in found)
 
-# %% ../nbs/16f_code_store.ipynb #f9edd1c3
+# %% ../nbs/16f_code_store.ipynb #84cd886c
 def sync(
     index: IndexFile,      # open
     force: bool = False,   # parse every file again
@@ -284,7 +285,7 @@ def _remove(index: IndexFile, paths: list[str]) -> int:
         _count_uses(conn, touched)
     return len(paths)
 
-# %% ../nbs/16f_code_store.ipynb #95f682e3
+# %% ../nbs/16f_code_store.ipynb #b0994b5d
 def refresh(
     index: IndexFile,      # open
     paths: Iterable[str],  # of files that it holds
@@ -298,7 +299,8 @@ def refresh(
         except OSError:
             gone.append(path)
             continue
-        if (now.st_mtime, now.st_size) != (mtime, size): stale.append((path, File(path, absolute, name_key(absolute), now.st_size, now.st_mtime, False), None))
+        if not stat.S_ISREG(now.st_mode): gone.append(path)
+        elif (now.st_mtime, now.st_size) != (mtime, size): stale.append((path, File(path, absolute, name_key(absolute), now.st_size, now.st_mtime, False), None))
     if stale: _write_batch(index, stale)
     return bool(stale) + _remove(index, gone) > 0
 

@@ -181,12 +181,15 @@ def search(*query: str, limit: int = 5, kind: str = '', mode: str = 'hybrid', wh
     :param kind: only documents of this kind, such as note or markdown
     :param mode: hybrid (both), text (by word) or vector (by meaning)
     :param why: show how each hit came to its place
+    :param code: search the code below --root, not the vault
+    :param root: the folder of the code
     :param db: the vault's file; without it $RAMABANA_VAULT, else ~/.vishalakshi/vault.db
     :param json: print JSON
     """
     if not query: raise ValueError('search for what? ramabana search "some words"')
     if limit == 0: raise ValueError('--limit must be 1 or more, got 0')
     words = spoken(' '.join(query))
+    if code: return search_code(words, root, limit, why, json)
     with open_vault(db) as vault:
         kinds = vault.stats()['by_kind'] if kind else {}
         hits = vault.search(words, limit, kind or None, mode=mode)

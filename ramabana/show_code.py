@@ -7,17 +7,18 @@ Docs: https://example.github.io/ramabana/show_code.html.md"""
 # %% auto #0
 __all__ = ['sync', 'search_code']
 
-# %% ../nbs/51a_show_code.ipynb #6ae16e80
+# %% ../nbs/51a_show_code.ipynb #9faca53e
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 from .core import AgentError
 from .show import Parts, as_json, show, tell
 
-# %% ../nbs/51a_show_code.ipynb #4cd42452
+# %% ../nbs/51a_show_code.ipynb #72d85904
 def sync(*folders: str, force: bool = False, json: bool = False) -> int:
     """Bring the identifier index of folders up to date; the current folder when none is named. Only what changed is read.
 
+    :param folders: what to read; the current folder when none is named
     :param force: read every file again
     :param json: print JSON
     """
@@ -39,7 +40,7 @@ def sync(*folders: str, force: bool = False, json: bool = False) -> int:
     else: show([('\n'.join(f'{s.root}: {s.files} files, {s.symbols} symbols; {s.changed} read, {s.removed} gone' for s in done), '')] if done else [])
     return failed
 
-# %% ../nbs/51a_show_code.ipynb #051e561a
+# %% ../nbs/51a_show_code.ipynb #8a9f7b9e
 def search_code(
     query: str,     # a name, words or a question
     folder: str,    # where to look

@@ -83,19 +83,31 @@ def _merged(hits: dict[str, Hit], ranks: dict[str, int], score: float) -> Federa
 # %% ../nbs/17_federate.ipynb #4a1ada2d
 _NAME = re.compile(r'[\w.:/-]*(?:[a-z][A-Z]|_|\d|::|\.\w|\()[\w.:/()-]*')
 
+_WRITTEN = re.compile(r'[^\W\d]\w*_\w+|_\w+|\w*[a-z0-9][A-Z]\w*|[A-Z]{2,}[a-z]\w*|\w+(?:(?:\.|::|#|->)[^\W\d]\w*)+|[\w.]+\(\)')  # only a name is written so
+_SAID = re.compile(r'\b(?:class|def|function|func|fn|struct|interface|trait|method)\s+[^\W\d]\w*\s*\??$')
+
 def query_shape(
     query: str, # what was asked
-) -> str:       # 'name', 'phrase', 'sentence' or 'words'
+) -> str:       # 'name', 'names' (words, and a name among them), 'phrase', 'sentence' or 'words'
     "What kind of query it is: it decides the weights of the legs."
     words = query.split()
     if len(words) == 1 and _NAME.fullmatch(words[0]): return 'name'
     if len(query) > 2 and query[0] == query[-1] == '"': return 'phrase'
+    if _SAID.search(query) or any(_WRITTEN.fullmatch(word.strip('`\'",;:?!')) for word in words): return 'names'
     return 'sentence' if len(words) > 4 else 'words'
 
-WEIGHTS = dict(name=dict(grep=1.5, repo=2.0), phrase=dict(grep=1.5), sentence=dict(prose=1.5), words={})  # 1.0 where nothing is said
+WEIGHTS = dict(name=dict(grep=1.5, repo=2.0), names=dict(grep=1.2, repo=2.0), phrase=dict(grep=1.5), sentence=dict(prose=1.5), words={})  # 1.0 where nothing is said
 
 # %% ../nbs/17_federate.ipynb #e4a10a75
-def _fused(answers: dict[str, list[Hit]], weights: dict[str, float], limit: int) -> list[FederatedHit]:
+def _defined(query: str, answers: dict[str, list[Hit]]) -> list[tuple]:
+    "The place of the definition that a query names: the identifier index has a symbol of exactly that name."
+    first = next(iter(answers.get('repo', [])), None)
+    match = str((first.why or {}).get('match', '')) if first else ''
+    if not first or (first.why or {}).get('kind') in ('heading', 'file'): return []
+    sure = query_shape(query) in ('name', 'names') and match == 'exact name' or len(query.split()) == 1 and 'name in another spelling' == match
+    return [place(first)] if sure else []
+
+def _fused(answers: dict[str, list[Hit]], weights: dict[str, float], limit: int, lead: Sequence[tuple] = ()) -> list[FederatedHit]:
     "The hits of all legs in one list by weighted reciprocal rank; the first of each leg is near the top, whatever the weights."
     at: dict[tuple, dict[str, Hit]] = {}
     ranks: dict[tuple, dict[str, int]] = {}
@@ -107,6 +119,7 @@ def _fused(answers: dict[str, list[Hit]], weights: dict[str, float], limit: int)
     best = rrf(list(answers.values()), weights=[weights.get(name, 1.0) for name in answers], limit=len(at), key=place)
     firsts = [place(hits[0]) for name, hits in answers.items() if hits and weights.get(name, 1.0) > 0]
     order = lift({place(hit): score for hit, score in best}, firsts, max(LEADING, len(firsts) + 1))
+    if lead: order = {name: max(order.values()) for name in lead} | {name: score for name, score in order.items() if name not in lead}
     return [_merged(at[name], ranks[name], score) for name, score in list(order.items())[:limit]]
 
 # %% ../nbs/17_federate.ipynb #ef6e20d2
@@ -137,7 +150,8 @@ def federate(
     if not asked: return AttrDict(query=query, hits=[], legs={}, note='the query is empty: name a word, a "phrase" or an identifier')
     answers = {name: _answer(name, answer, limit) for name, answer in run_legs(legs, asked, limit, deadline).items()}
     chosen = WEIGHTS[query_shape(asked)] if weights is None else weights
-    hits = _fused({name: hits for name, (hits, _, _) in answers.items()}, chosen, limit)
+    found = {name: hits for name, (hits, _, _) in answers.items()}
+    hits = _fused(found, chosen, limit, _defined(asked, found) if weights is None else ())
     notes = [f'{name}: {note}' for name, (_, _, note) in answers.items() if note]
     return AttrDict(query=query, hits=hits, legs={name: count for name, (_, count, _) in answers.items()}, note='; '.join(notes))
 

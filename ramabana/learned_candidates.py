@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/learned_candidates.html.md"""
 # %% auto #0
 __all__ = ['STALE', 'Candidate', 'Queue', 'read_queue', 'Outcome', 'weigh', 'restacked']
 
-# %% ../nbs/19ae_learned_candidates.ipynb #ee76c98b
+# %% ../nbs/19ae_learned_candidates.ipynb #e72bddd0
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from .gitio import GitError, Repo, git, run_git
 from .gitstore import (Changes, Commit, Conflict, Entry, Listing, Objects, add_object, author_time, branches, commit_content, listing, merge_blobs, new_tree,
-    parse_commit, read_objects, spoken, subject, three_way, tree_changes)
+    parse_commit, read_commit, read_objects, spoken, subject, three_way, tree_changes)
 from .learned_guard import _disk_link, change_trouble
 from .learned_journal import PENDING_REFS, Refused, head_branch, is_id
 
-# %% ../nbs/19ae_learned_candidates.ipynb #b2030153
+# %% ../nbs/19ae_learned_candidates.ipynb #e4b2edb3
 STALE = 'it no longer applies to what was accepted or written since: reject it'
 _DAMAGED = 'its objects are missing or damaged: reject it'
 _STRANGE = "it shares no history with the folder's HEAD: reject it"
@@ -49,7 +49,7 @@ def _head(repo: Repo) -> str:
     status, out = run_git(repo, 'rev-parse', '-q', '--verify', 'HEAD^{commit}', ok=(0, 1))
     return out.decode().strip() if status == 0 else ''
 
-# %% ../nbs/19ae_learned_candidates.ipynb #0c2dba32
+# %% ../nbs/19ae_learned_candidates.ipynb #037e99a4
 _DEPTH = 1000  # commits of one candidate
 
 def _commits_outside(repo: Repo, tips: Iterable[str], history: set[str]) -> dict[str, Commit]:
@@ -79,7 +79,7 @@ def _base(repo: Repo, head: str, tip: str, history: set[str], outside: dict[str,
     best = run_git(repo, 'merge-base', '--all', head, tip, ok=(0, 1))[1].decode().split()
     return (best[0], '') if len(best) == 1 else ('', 'it was merged with HEAD in more than one way: propose it again')
 
-# %% ../nbs/19ae_learned_candidates.ipynb #ab4e7228
+# %% ../nbs/19ae_learned_candidates.ipynb #3f7fa372
 def _existing(repo: Repo, ids: set[str]) -> set[str]:
     "Those of `ids` that the repository has."
     if not ids: return set()
@@ -109,14 +109,14 @@ def _examined(queue: Queue, candidates: list[Candidate]) -> dict[str, Candidate]
         done[one.id] = one
     return done
 
-# %% ../nbs/19ae_learned_candidates.ipynb #62bdab08
+# %% ../nbs/19ae_learned_candidates.ipynb #34baca63
 def _read(repo: Repo, refs: dict[str, str], branch: str, head: str) -> Queue:
     "The queue as `refs` have it."
     tips = {name.removeprefix(PENDING_REFS): oid for name, oid in sorted(refs.items()) if name.startswith(PENDING_REFS) and is_id(name.removeprefix(PENDING_REFS))}
     if not head:
         commits = _commits_outside(repo, tips.values(), set())
         return Queue(repo, branch, '', None, Listing(folders={b'': {}}), {id: Candidate(id, tip, commits.get(tip), trouble='the folder has no commit yet: make a first one') for id, tip in tips.items()})
-    commit = parse_commit(read_objects(repo, [head])[head][1])
+    commit = read_commit(repo, head)
     queue = Queue(repo, branch, head, commit, listing(repo, commit.tree), {})
     if not tips: return queue
     history = set(git(repo, 'rev-list', 'HEAD', '--').decode().split())
@@ -144,7 +144,7 @@ def read_queue(repo: Repo) -> Queue:
         time.sleep(0.02)
     return queue
 
-# %% ../nbs/19ae_learned_candidates.ipynb #35b008b1
+# %% ../nbs/19ae_learned_candidates.ipynb #d4468c27
 @dataclass(frozen=True)
 class Outcome:
     "What a candidate would do to HEAD."
@@ -193,7 +193,7 @@ def weigh(
         outcomes[id] = Outcome({path: entry for path, entry in result.items() if entry != tree.files.get(path)}, blobs)
     return outcomes
 
-# %% ../nbs/19ae_learned_candidates.ipynb #06a0d1fc
+# %% ../nbs/19ae_learned_candidates.ipynb #94aa8c85
 def restacked(
     queue: Queue,
     head: str,                      # the commit to move onto

@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/learned_journal.html.md"""
 __all__ = ['PENDING', 'PENDING_REFS', 'Refused', 'is_id', 'hold', 'Plan', 'on_disk', 'matches', 'unlock_index', 'index_entries',
            'head_branch', 'settle', 'records', 'carry_out', 'recover', 'writing', 'reading']
 
-# %% ../nbs/19ac_learned_journal.ipynb #1a6e4941
+# %% ../nbs/19ac_learned_journal.ipynb #27c72bb0
 import errno
 import json
 import os
@@ -22,7 +22,7 @@ from .core import AgentError
 from .gitio import GitError, Repo, alive, find_repo, git, open_repo, run_git
 from .gitstore import Entry, Objects, Update, branches, object_id, read_objects, update_refs, write_objects
 
-# %% ../nbs/19ac_learned_journal.ipynb #b707ffc0
+# %% ../nbs/19ac_learned_journal.ipynb #09796f61
 PENDING = 'pending/'                       # candidates are branches of this name and their id
 PENDING_REFS = f'refs/heads/{PENDING}'
 _ID = re.compile(r'[0-9]{8}-[0-9]{6}-[0-9a-f]{6}')
@@ -37,13 +37,14 @@ def is_id(id: object) -> bool:
     "Whether `id` is one of a candidate."
     return isinstance(id, str) and bool(_ID.fullmatch(id))
 
-# %% ../nbs/19ac_learned_journal.ipynb #90352a7c
+# %% ../nbs/19ac_learned_journal.ipynb #36b7fdab
 _PATIENCE = 10.0  # seconds to wait for the last git of a dead process
 
 def _lock_files(folder: Path | str) -> list[Path]:
     "The lock files of `folder`: beside it, and beside what it links to when it is a link."
     given = Path(os.path.abspath(Path(folder).expanduser()))
-    return list(dict.fromkeys(one.parent/f'.{one.name}.lock' for one in (given, Path(os.path.realpath(given)))))
+    places = ((Path(os.path.realpath(one.parent)), one.name) for one in (given, Path(os.path.realpath(given))))
+    return sorted({parent/f'.{name}.lock' for parent, name in places})
 
 def _owner_is_dead(fd: int) -> bool:
     "Whether the process that wrote its number into the lock file is gone."
@@ -88,7 +89,7 @@ def _locked(
     "The lock of `folder` for the length of the block, if nobody holds it; does not wait."
     with hold(folder) as held: yield bool(held)
 
-# %% ../nbs/19ac_learned_journal.ipynb #2881c4a2
+# %% ../nbs/19ac_learned_journal.ipynb #ae0ca68c
 @dataclass(frozen=True)
 class Plan:
     "A change of the repository, told so that it can be finished or taken back by somebody else."
@@ -123,7 +124,7 @@ def _read_plan(repo: Repo) -> Plan | None:
     files = tuple((path, entry(before), entry(after)) for path, before, after in said['files'])
     return Plan(said['why'], tuple(tuple(one) for one in said['updates']), said['branch'], files, said['record'])
 
-# %% ../nbs/19ac_learned_journal.ipynb #75cc3d2e
+# %% ../nbs/19ac_learned_journal.ipynb #a4dda902
 def on_disk(repo: Repo, path: str) -> Path:
     "Where the file `path` lies."
     return repo.folder/path
@@ -179,7 +180,7 @@ def _remove(repo: Repo, path: str) -> None:
         try: above.rmdir()
         except OSError: break
 
-# %% ../nbs/19ac_learned_journal.ipynb #cc4bb549
+# %% ../nbs/19ac_learned_journal.ipynb #29d1179f
 _MARK = b'locked by ramabana\n'
 
 def _lock_index(repo: Repo) -> None:
@@ -223,7 +224,7 @@ def _set_index(repo: Repo, wanted: dict[str, Entry | None]) -> None:
     run_git(repo, 'update-index', '-q', '--refresh', ok=(0, 1), env=env)
     os.replace(new, index)
 
-# %% ../nbs/19ac_learned_journal.ipynb #e7d7d813
+# %% ../nbs/19ac_learned_journal.ipynb #9516a4b5
 def head_branch(repo: Repo) -> str:
     "Full name of the checked-out branch; '' when HEAD is detached."
     status, out = run_git(repo, 'symbolic-ref', '-q', 'HEAD', ok=(0, 1))
@@ -253,7 +254,7 @@ def settle(repo: Repo, plan: Plan, forward: bool) -> None:
     side = {name: after if forward else before for name, before, after in plan.updates}
     if plan.files and head_branch(repo) == plan.branch and branches(repo, plan.branch).get(plan.branch) == side[plan.branch]: _place_files(repo, plan, forward)
 
-# %% ../nbs/19ac_learned_journal.ipynb #f0b61924
+# %% ../nbs/19ac_learned_journal.ipynb #7e237d7b
 def _keep_record(repo: Repo, record: dict) -> None:
     "Add `record` to accepted.jsonl, once."
     file = _own(repo, 'accepted.jsonl')
@@ -287,7 +288,7 @@ def carry_out(
     finally:
         if plan.files: unlock_index(repo)
 
-# %% ../nbs/19ac_learned_journal.ipynb #f6327508
+# %% ../nbs/19ac_learned_journal.ipynb #02c3bdfc
 def _unstick(repo: Repo, plan: Plan) -> None:
     "Remove locks on the branches of `plan` that a killed git left."
     places = [repo.common/f'{name}.lock' for name, _, _ in plan.updates]

@@ -7,18 +7,18 @@ Docs: https://example.github.io/ramabana/learned_undo.html.md"""
 # %% auto #0
 __all__ = ['undo', 'edited']
 
-# %% ../nbs/19ag_learned_undo.ipynb #0f2dde0d
+# %% ../nbs/19ag_learned_undo.ipynb #af54ff42
 import os
 import time
 from dataclasses import replace
 from pathlib import Path
 from .gitio import git
-from .gitstore import Commit, Objects, add_object, commit_content, listing, new_tree, parse_commit, read_objects, subject, tree_changes, write_objects
+from .gitstore import Commit, Objects, add_object, commit_content, listing, new_tree, parse_commit, read_commit, read_object, read_objects, subject, tree_changes, write_objects
 from .learned_candidates import Candidate, Queue, read_queue, weigh
 from .learned_journal import PENDING_REFS, Plan, Refused, carry_out, records, writing
 from .learned_queue import COMMITTER, answer, committed, free_branches, move_head, ready, short, wanted
 
-# %% ../nbs/19ag_learned_undo.ipynb #31c1271f
+# %% ../nbs/19ag_learned_undo.ipynb #f9a3b057
 def _last_accept(queue: Queue) -> dict:
     "The record of the last accept that still stands in HEAD's history. Raises Refused when there is none."
     said = records(queue.repo)
@@ -37,9 +37,9 @@ def undo(
             queue = read_queue(repo)
             ready(queue)
             row = _last_accept(queue)
-            id, done = row['id'], parse_commit(read_objects(repo, [row['commit']])[row['commit']][1])
+            id, done = row['id'], read_commit(repo, row['commit'])
             if id in queue.candidates: raise Refused(f'{id} is pending again already: reject it, then try again')
-            was = parse_commit(read_objects(repo, [row['parent']])[row['parent']][1])
+            was = read_commit(repo, row['parent'])
             back = replace(Candidate(id, row['commit'], done), changes=tree_changes(repo, [(done.tree, was.tree)])[0])
             outcome = weigh(queue, [back])[id]
             if outcome.stale: raise Refused(f'{id} cannot be taken back, since its lines were changed after it: edit them by hand')
@@ -67,7 +67,7 @@ def _pending_again(queue: Queue, id: str, done: Commit, was: Commit, head: str, 
     new |= made
     return add_object(queue.repo, new, 'commit', commit_content(replace(done, tree=made_tree, parents=(head,))))
 
-# %% ../nbs/19ag_learned_undo.ipynb #d9c6d77b
+# %% ../nbs/19ag_learned_undo.ipynb #ba94dbf3
 def edited(
     folder: Path | str,          # the learned folder
     id: str,                     # a candidate that applies

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/learned_guard.html.md"""
 # %% auto #0
 __all__ = ['path_trouble', 'link_leaves', 'change_trouble', 'unsaved']
 
-# %% ../nbs/19ad_learned_guard.ipynb #f8ea4648
+# %% ../nbs/19ad_learned_guard.ipynb #08f09d0e
 import os
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from .gitio import Repo
 from .gitstore import Changes, Entry
 from .learned_journal import index_entries, matches, on_disk
 
-# %% ../nbs/19ad_learned_guard.ipynb #619bf183
+# %% ../nbs/19ad_learned_guard.ipynb #a777d742
 _IGNORED = re.compile('[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]')  # signs that HFS+ does not see in a name
 
 def _is_git(name: str) -> bool:
@@ -28,11 +28,11 @@ def _is_git(name: str) -> bool:
 def path_trouble(path: str) -> str:
     "Why a candidate may not write `path`; '' when it may."
     parts = re.split(r'[/\\]', path)
-    if path.startswith('/') or '..' in parts or not path: return f'it would write outside the folder: {path}'
+    if {'', '.', '..'} & set(parts): return f'it would write outside the folder: {path}'
     if any(_is_git(part) for part in parts): return f"it would write under .git: {path}"
     return ''
 
-# %% ../nbs/19ad_learned_guard.ipynb #893d81b1
+# %% ../nbs/19ad_learned_guard.ipynb #02d1afa9
 _HOPS = 40  # links followed before a system calls it a loop
 
 def link_leaves(
@@ -61,7 +61,7 @@ def link_leaves(
         todo = target.split('/') + todo
     return False
 
-# %% ../nbs/19ad_learned_guard.ipynb #9393ce58
+# %% ../nbs/19ad_learned_guard.ipynb #c4c5e63c
 def _disk_link(repo: Repo) -> Callable[[str], str | None]:
     "A look-up of links on disk: path to target, or None."
     @cache
@@ -99,7 +99,7 @@ def change_trouble(
             if link_leaves(path, after, seen) and (path in changes or not link_leaves(path, links, disk)): return f'its link {path} leads outside the folder: {after[path]}'
     return ''
 
-# %% ../nbs/19ad_learned_guard.ipynb #9a428bb0
+# %% ../nbs/19ad_learned_guard.ipynb #c4a0b6f9
 def _in_the_way(repo: Repo, path: str, going: set[str]) -> list[str]:
     "Files that `path` cannot be written without losing: one in the place of a folder, or those in the folder in its place."
     for above in list(Path(path).parents)[:-1]:

@@ -180,7 +180,7 @@ def _remove(repo: Repo, path: str) -> None:
         try: above.rmdir()
         except OSError: break
 
-# %% ../nbs/19ac_learned_journal.ipynb #29d1179f
+# %% ../nbs/19ac_learned_journal.ipynb #93260778
 _MARK = b'locked by ramabana\n'
 
 def _lock_index(repo: Repo) -> None:
@@ -192,6 +192,7 @@ def _lock_index(repo: Repo) -> None:
     try: os.link(mark, lock)
     except FileExistsError as e:
         raise Refused(f'{lock} is there, so another git works in the folder: try again when it is done, or remove that file if none runs') from e
+    finally: mark.unlink()
 
 def _index_is_ours(repo: Repo) -> bool:
     "Whether git's lock on the index is there and ours."
@@ -224,7 +225,7 @@ def _set_index(repo: Repo, wanted: dict[str, Entry | None]) -> None:
     run_git(repo, 'update-index', '-q', '--refresh', ok=(0, 1), env=env)
     os.replace(new, index)
 
-# %% ../nbs/19ac_learned_journal.ipynb #9516a4b5
+# %% ../nbs/19ac_learned_journal.ipynb #4189ca48
 def head_branch(repo: Repo) -> str:
     "Full name of the checked-out branch; '' when HEAD is detached."
     status, out = run_git(repo, 'symbolic-ref', '-q', 'HEAD', ok=(0, 1))
@@ -244,17 +245,17 @@ def _place_files(repo: Repo, plan: Plan, forward: bool) -> None:
     wanted = {path: to for path, before, to in files if index.get(path) == before and before != to}
     if wanted: _set_index(repo, wanted)
 
-def settle(repo: Repo, plan: Plan, forward: bool) -> None:
-    "Bring branches, files and index to one side of `plan`. Raises GitError or OSError; it can be called again then."
-    now, updates = branches(repo), []
-    for name, before, after in plan.updates:
-        source, target = (before, after) if forward else (after, before)
-        if now.get(name, '') == source and source != target: updates.append((name, source, target))
+def settle(repo: Repo, plan: Plan, forward: bool, again: bool = True) -> None:
+    "Bring branches, files and index to one side of `plan`; the first time every branch must be where it says. Raises GitError or OSError; it can be called again then."
+    updates, now = list(plan.updates), branches(repo) if again else {}
+    if again:
+        sides = ((name, before, after) if forward else (name, after, before) for name, before, after in plan.updates)
+        updates = [(name, source, target) for name, source, target in sides if now.get(name, '') == source != target]
     update_refs(repo, updates, plan.why if forward else f'{plan.why}: taken back')
     side = {name: after if forward else before for name, before, after in plan.updates}
     if plan.files and head_branch(repo) == plan.branch and branches(repo, plan.branch).get(plan.branch) == side[plan.branch]: _place_files(repo, plan, forward)
 
-# %% ../nbs/19ac_learned_journal.ipynb #7e237d7b
+# %% ../nbs/19ac_learned_journal.ipynb #dc67c86c
 def _keep_record(repo: Repo, record: dict) -> None:
     "Add `record` to accepted.jsonl, once."
     file = _own(repo, 'accepted.jsonl')
@@ -278,7 +279,7 @@ def carry_out(
     if plan.files: _lock_index(repo)
     try:
         _write_atomically(_own(repo, 'journal.json'), json.dumps(asdict(plan)))
-        try: settle(repo, plan, forward=True)
+        try: settle(repo, plan, forward=True, again=False)
         except BaseException:
             settle(repo, plan, forward=False)
             _own(repo, 'journal.json').unlink()
@@ -288,7 +289,7 @@ def carry_out(
     finally:
         if plan.files: unlock_index(repo)
 
-# %% ../nbs/19ac_learned_journal.ipynb #02c3bdfc
+# %% ../nbs/19ac_learned_journal.ipynb #ad9acb37
 def _unstick(repo: Repo, plan: Plan) -> None:
     "Remove locks on the branches of `plan` that a killed git left."
     places = [repo.common/f'{name}.lock' for name, _, _ in plan.updates]
@@ -337,7 +338,7 @@ def reading(
     "The repository of `folder`, whole: what a killed process began is settled, what a living one does is waited for."
     repo = open_repo(folder)
     until = time.monotonic() + patience
-    begun = lambda: _own(repo, 'journal.json').exists() or _index_is_ours(repo)
+    begun = lambda: _own(repo, 'journal.json').exists() or _own(repo, 'mark').exists() or _index_is_ours(repo)
     while begun() and time.monotonic() < until:
         with hold(folder) as held:
             if held: recover(replace(repo, held=held))

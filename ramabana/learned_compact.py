@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/learned_compact.html.md"""
 # %% auto #0
 __all__ = ['Paragraph', 'paragraphs', 'line_authors', 'read_answer', 'put_together', 'compact']
 
-# %% ../nbs/19ah_learned_compact.ipynb #9fffe3d5
+# %% ../nbs/19ah_learned_compact.ipynb #565a29f0
 import importlib
 import os
 import re
@@ -26,7 +26,7 @@ from .learned_candidates import Candidate, Queue, read_queue, weigh
 from .learned_journal import PENDING_REFS, Plan, Refused, carry_out, writing
 from .learned_queue import COMMITTER, COMPACTION, INCLUDES, LEARNED_MAX, PROPOSER, RULES, answer, checked, ready, trailers, wanted
 
-# %% ../nbs/19ah_learned_compact.ipynb #ed72fdf1
+# %% ../nbs/19ah_learned_compact.ipynb #fd270f7d
 _FENCE = re.compile(r' {0,3}(`{3,}|~{3,})')
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def paragraphs(text: str) -> list[Paragraph]:
     if first is not None: close(len(lines))
     return found
 
-# %% ../nbs/19ah_learned_compact.ipynb #53efd9c9
+# %% ../nbs/19ah_learned_compact.ipynb #b70b8212
 def line_authors(
     repo: Repo,
     commit: str,  # blamed from here
@@ -76,7 +76,7 @@ def _persons(text: str, authors: list[str], found: list[Paragraph]) -> list[bool
     lines = text.split('\n')
     return [any(authors[n] != PROPOSER for n in one.lines if lines[n].strip()) for one in found]
 
-# %% ../nbs/19ah_learned_compact.ipynb #4d22624b
+# %% ../nbs/19ah_learned_compact.ipynb #a05e3e45
 _PROMPT = '''You shorten the rules file of a coding agent. Merge rules that say the same, drop words that carry nothing, keep every fact, command and name.
 Paragraphs that must not change are shown as markers like [kept 1]. Answer with the whole file: each marker once, alone on its line, in the same order, and your
 new paragraphs between them, parted by blank lines. Nothing before or after it. The file must become shorter, at most {limit} characters with all that the markers stand for ({kept} characters).
@@ -113,7 +113,7 @@ def read_answer(
     if len(parts) == len(marks): raise Refused('the model kept none of the lessons')
     return parts
 
-# %% ../nbs/19ah_learned_compact.ipynb #1ed9e41f
+# %% ../nbs/19ah_learned_compact.ipynb #fd3300a5
 def put_together(text: str, stays: list[Paragraph], found: list[Paragraph], parts: list[int | str]) -> str:
     "The new file: paragraphs of `text` that stay, and the model's."
     end = '\r\n' if text.count('\r\n') * 2 > text.count('\n') else '\n'
@@ -127,7 +127,7 @@ def put_together(text: str, stays: list[Paragraph], found: list[Paragraph], part
         else: out += end * 2
     return out
 
-# %% ../nbs/19ah_learned_compact.ipynb #4da54acd
+# %% ../nbs/19ah_learned_compact.ipynb #bf5889ed
 _NEEDS = "compacting needs dhrona (`pip install dhrona`), or a model that you name: `model = …` in config.toml, or $RAMABANA_MODEL"
 
 def _editor(chat: Any) -> Callable[[str], Any]:
@@ -149,7 +149,7 @@ def _ask(editor: Callable, prompt: str) -> Any:
     except Exception as e: raise Refused(f'the model failed ({type(e).__name__}): try again, or another model') from e
     return reply if isinstance(reply, str) else getattr(reply, 'text', None)
 
-# %% ../nbs/19ah_learned_compact.ipynb #b2cd930c
+# %% ../nbs/19ah_learned_compact.ipynb #a09003b2
 def _with_candidate(queue: Queue, one: Candidate | None) -> tuple[dict, Objects, str]:
     "Entries that folding `one` in changes, new objects, and a commit with it to blame."
     if one is None: return {}, {}, queue.head
@@ -188,7 +188,7 @@ def _shortened(text: str, authors: list[str], editor: Callable) -> str:
             prompt += f'\n\nYour last answer could not be used: {e}. Answer again.'
     return ''
 
-# %% ../nbs/19ah_learned_compact.ipynb #a4f8656b
+# %% ../nbs/19ah_learned_compact.ipynb #d8c80d7e
 def compact(
     folder: Path | str,      # the learned folder
     id: str | None = None,   # a candidate to fold in; None shortens what HEAD has

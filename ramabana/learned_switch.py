@@ -7,14 +7,14 @@ Docs: https://example.github.io/ramabana/learned_switch.html.md"""
 # %% auto #0
 __all__ = ['SETTINGS', 'CFG', 'enabled', 'set_enabled', 'learned_folder']
 
-# %% ../nbs/19ai_learned_switch.ipynb #4985daaf
+# %% ../nbs/19ai_learned_switch.ipynb #1f0b9424
 import json
 import logging
 from pathlib import Path
 from typing import Any
 from .config import config_path, set_setting, setting
 
-# %% ../nbs/19ai_learned_switch.ipynb #0d90a944
+# %% ../nbs/19ai_learned_switch.ipynb #43a2558a
 SETTINGS = 'settings.json'         # where an older release kept the setting
 CFG = '~/.config/ramabana'
 _WORDS = dict(on=True, true=True, yes=True, off=False, false=False, no=False)

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/learned_text.html.md"""
 # %% auto #0
 __all__ = ['USAGE', 'visible', 'row_text', 'respond', 'learned_command']
 
-# %% ../nbs/19aj_learned_text.ipynb #fbe0d362
+# %% ../nbs/19aj_learned_text.ipynb #25b4e6f6
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +17,14 @@ from .learned_queue import accept, diff, pending, reject, restack
 from .learned_switch import enabled, set_enabled
 from .learned_undo import undo
 
-# %% ../nbs/19aj_learned_text.ipynb #01f66b07
+# %% ../nbs/19aj_learned_text.ipynb #89656273
 _STEERING = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]')
 
 def visible(text: str) -> str:
     "`text` with signs that steer a terminal or cannot be printed written out, e.g. `\\x1b`."
     return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text.replace('\r\n', '\n'))
 
-# %% ../nbs/19aj_learned_text.ipynb #84ec3e98
+# %% ../nbs/19aj_learned_text.ipynb #6ebbb433
 USAGE = '''say /learned, then
   list              what is pending (also without a word)
   diff ID           what accepting it would change
@@ -85,7 +85,7 @@ def _switched(folder: Path | str, on: bool | None) -> tuple[bool, str, object]:
     value = enabled(cfg) if on is None else set_enabled(cfg, on)
     return True, f'learning is {"on" if value else "off"}', dict(learning=value)
 
-# %% ../nbs/19aj_learned_text.ipynb #1d76810b
+# %% ../nbs/19aj_learned_text.ipynb #3bb83784
 _SAID: dict[str, tuple[Callable, int, int]] = {  # word: (what it does, fewest and most words behind it)
     'list': (_listed, 0, 0), 'diff': (_shown, 1, 1), 'accept': (_accepted, 1, 1), 'reject': (_rejected, 1, 1), 'compact': (_compacted, 0, 1), 'undo': (_undone, 0, 0),
     'restack': (_restacked, 0, 0), 'on': (lambda folder, _: _switched(folder, True), 0, 0), 'off': (lambda folder, _: _switched(folder, False), 0, 0),

@@ -10,7 +10,7 @@ __all__ = ['Objects', 'Entry', 'Changes', 'Triple', 'Update', 'read_objects', 'r
            'tree_changes', 'object_id', 'add_object', 'write_objects', 'Conflict', 'tree_content', 'new_tree',
            'three_way', 'merge_blobs', 'update_refs', 'branches']
 
-# %% ../nbs/19ab_gitstore.ipynb #9507150c
+# %% ../nbs/19ab_gitstore.ipynb #3d553e23
 import hashlib
 import re
 import zlib
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from .gitio import GitDied, GitError, Repo, git, git_version, run_git, scratch
 
-# %% ../nbs/19ab_gitstore.ipynb #209062df
+# %% ../nbs/19ab_gitstore.ipynb #a9e62692
 Objects = dict[str, tuple[str, bytes]]  # id: (kind, content)
 
 def _halves(work: Callable, asked: list) -> list:
@@ -52,14 +52,14 @@ def read_objects(
     asked = list(dict.fromkeys(ids))
     return {got[0]: got[1:] for got in (_halves(ask, asked) if asked else []) if got}
 
-# %% ../nbs/19ab_gitstore.ipynb #6c5a5e81
+# %% ../nbs/19ab_gitstore.ipynb #88f71ede
 def read_object(repo: Repo, oid: str) -> bytes:
     "The content of one object that must be there. Raises GitError when it is not."
     found = read_objects(repo, [oid])
     if oid not in found: raise GitError(f'the object {oid} is missing or damaged in {repo.folder}: `git fsck` says how far, and a copy of the folder may have it')
     return found[oid][1]
 
-# %% ../nbs/19ab_gitstore.ipynb #ef532d5a
+# %% ../nbs/19ab_gitstore.ipynb #57f36a2e
 @dataclass(frozen=True)
 class Commit:
     "A commit as it lies in the store."
@@ -108,9 +108,14 @@ def author_time(commit: Commit) -> int:
     found = re.search(rb'> (-?\d{1,15})(?: [+-]\d+)?$', commit.author)
     return int(found[1]) if found else 0
 
-# %% ../nbs/19ab_gitstore.ipynb #c77d016c
+# %% ../nbs/19ab_gitstore.ipynb #88be53ac
 Entry = tuple[str, str]  # (mode, object id), e.g. ('100644', '8baef1b…')
 Changes = dict[bytes, tuple[Entry | None, Entry | None]]  # path: (before, after); None where there is no such file
+
+def _entry(mode: str, oid: str) -> Entry | None:
+    "An entry as git writes it today: files are 100644 or 100755, whatever old tools stored. None for mode 0."
+    if mode.startswith('100'): mode = '100755' if int(mode, 8) & 0o100 else '100644'
+    return (mode, oid) if int(mode) else None
 
 @dataclass(frozen=True)
 class Listing:
@@ -125,9 +130,9 @@ def listing(repo: Repo, tree: str) -> Listing:
         meta, _, path = line.partition(b'\t')
         mode, kind, oid = meta.decode().split()
         above, _, name = path.rpartition(b'/')
-        found.folders[above][name] = (mode, oid)
+        entry = found.folders[above][name] = _entry(mode, oid)
         if kind == 'tree': found.folders[path] = {}
-        else: found.files[path] = (mode, oid)
+        else: found.files[path] = entry
     return found
 
 def _parsed_changes(out: bytes, count: int) -> list[Changes]:
@@ -141,7 +146,7 @@ def _parsed_changes(out: bytes, count: int) -> list[Changes]:
         meta_end = out.index(b'\0', at)
         path_end = out.index(b'\0', meta_end + 1)
         old_mode, new_mode, old, new, _ = out[at + 1:meta_end].decode().split()
-        found[-1][out[meta_end + 1:path_end]] = ((old_mode, old) if int(old_mode) else None, (new_mode, new) if int(new_mode) else None)
+        found[-1][out[meta_end + 1:path_end]] = (_entry(old_mode, old), _entry(new_mode, new))
         at = path_end + 1
     if len(found) != count: raise GitDied(f'git diff-tree answered {len(found)} of {count} questions: a tree is missing')  # it passes over those
     return found
@@ -156,7 +161,7 @@ def tree_changes(
         return _parsed_changes(git(repo, 'diff-tree', '--stdin', '-r', '-z', '--raw', '--no-renames', '--no-abbrev', given=given), len(some))
     return _halves(ask, list(pairs)) if pairs else []
 
-# %% ../nbs/19ab_gitstore.ipynb #8031fc44
+# %% ../nbs/19ab_gitstore.ipynb #e8a00ea1
 _KINDS = dict(commit=1, tree=2, blob=3)
 _LOOSE = 100  # objects that are written as single files
 
@@ -186,7 +191,7 @@ def write_objects(repo: Repo, new: Objects) -> None:
     pack += hashlib.new(repo.algorithm, pack).digest()
     git(repo, *(('unpack-objects', '-q') if len(new) < _LOOSE else ('index-pack', '--stdin')), given=pack)
 
-# %% ../nbs/19ab_gitstore.ipynb #70116888
+# %% ../nbs/19ab_gitstore.ipynb #eb503876
 class Conflict(Exception):
     "A change does not apply; caught by whoever tries it, and told as a stale candidate."
 
@@ -227,7 +232,7 @@ def new_tree(
         return add_object(repo, new, 'tree', tree_content(entries)) if entries or not folder else None
     return build(b'', _nested(result)) or ''
 
-# %% ../nbs/19ab_gitstore.ipynb #f9c622be
+# %% ../nbs/19ab_gitstore.ipynb #894db1df
 def three_way(
     base: Entry | None,    # where both come from
     ours: Entry | None,    # HEAD's
@@ -243,7 +248,7 @@ def three_way(
     if base[1] == ours[1]: return (mode, theirs[1]), None
     return (mode, ours[1]), (base[1], ours[1], theirs[1])
 
-# %% ../nbs/19ab_gitstore.ipynb #138e71d9
+# %% ../nbs/19ab_gitstore.ipynb #023d3308
 Triple = tuple[str, str, str]  # ids of three blobs: base, ours, theirs
 
 def _merged_at_once(store: Repo, triples: list[Triple]) -> dict[Triple, bytes]:
@@ -287,7 +292,7 @@ def merge_blobs(
         if not asked: return {}
         return (_merged_at_once if git_version() >= (2, 38) else _merged_one_by_one)(store, asked)
 
-# %% ../nbs/19ab_gitstore.ipynb #02a79394
+# %% ../nbs/19ab_gitstore.ipynb #157319d6
 Update = tuple[str, str, str]  # full name, id before, id after; '' where there is none
 
 def update_refs(

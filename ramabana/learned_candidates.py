@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/learned_candidates.html.md"""
 # %% auto #0
 __all__ = ['STALE', 'Candidate', 'Queue', 'read_queue', 'Outcome', 'weigh', 'restacked']
 
-# %% ../nbs/19ae_learned_candidates.ipynb #e72bddd0
+# %% ../nbs/19ae_learned_candidates.ipynb #1ffa96c3
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from .gitio import GitError, Repo, git, run_git
 from .gitstore import (Changes, Commit, Conflict, Entry, Listing, Objects, add_object, author_time, branches, commit_content, listing, merge_blobs, new_tree,
     parse_commit, read_commit, read_objects, spoken, subject, three_way, tree_changes)
 from .learned_guard import _disk_link, change_trouble
-from .learned_journal import PENDING_REFS, Refused, head_branch, is_id
+from .learned_journal import PENDING_REFS, Refused, head_branch, is_id, records
 
 # %% ../nbs/19ae_learned_candidates.ipynb #e4b2edb3
 STALE = 'it no longer applies to what was accepted or written since: reject it'
@@ -49,7 +49,7 @@ def _head(repo: Repo) -> str:
     status, out = run_git(repo, 'rev-parse', '-q', '--verify', 'HEAD^{commit}', ok=(0, 1))
     return out.decode().strip() if status == 0 else ''
 
-# %% ../nbs/19ae_learned_candidates.ipynb #037e99a4
+# %% ../nbs/19ae_learned_candidates.ipynb #c76d0a54
 _DEPTH = 1000  # commits of one candidate
 
 def _commits_outside(repo: Repo, tips: Iterable[str], history: set[str]) -> dict[str, Commit]:
@@ -64,9 +64,15 @@ def _commits_outside(repo: Repo, tips: Iterable[str], history: set[str]) -> dict
         wanted = {parent for commit in new.values() for parent in commit.parents} - asked - history
     return found
 
+def _accepted_history(repo: Repo, head: str) -> set[str]:
+    "Commits that were accepted once, and all before them."
+    accepted = [row[name] for row in records(repo) for name in ('commit', 'revert') if name in row]
+    if not accepted: return set()
+    return set(git(repo, 'rev-list', '--ignore-missing', '--stdin', given=''.join(f'{oid}\n' for oid in [head, *accepted]).encode()).decode().split())
+
 def _base(repo: Repo, head: str, tip: str, history: set[str], outside: dict[str, Commit]) -> tuple[str, str]:
     "The base of the candidate at `tip`, or '' and why it has none."
-    borders, seen, todo = set(), set(), [tip]
+    borders, seen, todo = set(), {tip}, list(outside[tip].parents) if tip in outside else [tip]
     while todo:
         oid = todo.pop()
         if oid in history: borders.add(oid)
@@ -109,7 +115,7 @@ def _examined(queue: Queue, candidates: list[Candidate]) -> dict[str, Candidate]
         done[one.id] = one
     return done
 
-# %% ../nbs/19ae_learned_candidates.ipynb #34baca63
+# %% ../nbs/19ae_learned_candidates.ipynb #4953401d
 def _read(repo: Repo, refs: dict[str, str], branch: str, head: str) -> Queue:
     "The queue as `refs` have it."
     tips = {name.removeprefix(PENDING_REFS): oid for name, oid in sorted(refs.items()) if name.startswith(PENDING_REFS) and is_id(name.removeprefix(PENDING_REFS))}
@@ -119,12 +125,13 @@ def _read(repo: Repo, refs: dict[str, str], branch: str, head: str) -> Queue:
     commit = read_commit(repo, head)
     queue = Queue(repo, branch, head, commit, listing(repo, commit.tree), {})
     if not tips: return queue
-    history = set(git(repo, 'rev-list', 'HEAD', '--').decode().split())
-    outside = _commits_outside(repo, [tip for tip in tips.values() if tip not in history], history)
+    history = set(git(repo, 'rev-list', head, '--').decode().split())
+    known = history | _accepted_history(repo, head)
+    outside = _commits_outside(repo, [tip for tip in tips.values() if tip not in history], known)
     inside = {oid: parse_commit(content) for oid, (_, content) in read_objects(repo, [tip for tip in tips.values() if tip in history]).items()}
     candidates = []
     for id, tip in tips.items():
-        base, trouble = _base(repo, head, tip, history, outside)
+        base, trouble = (tip, '') if tip in history else _base(repo, head, tip, known, outside)
         if PENDING_REFS + id == branch: base, trouble = '', 'it is checked out in the folder: `git switch` to your own branch'
         candidates.append(Candidate(id, tip, outside.get(tip) or inside.get(tip), base, trouble=trouble))
     return replace(queue, candidates=_examined(queue, candidates))

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/learned_guard.html.md"""
 # %% auto #0
 __all__ = ['path_trouble', 'link_leaves', 'change_trouble', 'unsaved']
 
-# %% ../nbs/19ad_learned_guard.ipynb #08f09d0e
+# %% ../nbs/19ad_learned_guard.ipynb #f8ea4648
 import os
 import re
 from collections.abc import Callable
@@ -17,8 +17,10 @@ from .gitio import Repo
 from .gitstore import Changes, Entry
 from .learned_journal import index_entries, matches, on_disk
 
-# %% ../nbs/19ad_learned_guard.ipynb #a777d742
+# %% ../nbs/19ad_learned_guard.ipynb #d997c9f4
 _IGNORED = re.compile('[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]')  # signs that HFS+ does not see in a name
+
+_DEEP, _LONG = 200, 3500   # folders, bytes: below what any common file system takes
 
 def _is_git(name: str) -> bool:
     "Whether some file system takes `name` for `.git`."
@@ -29,10 +31,11 @@ def path_trouble(path: str) -> str:
     "Why a candidate may not write `path`; '' when it may."
     parts = re.split(r'[/\\]', path)
     if {'', '.', '..'} & set(parts): return f'it would write outside the folder: {path}'
+    if len(parts) > _DEEP or len(os.fsencode(path)) > _LONG or any(len(os.fsencode(part)) > 255 for part in parts): return f'its path is too long for a file system: {path[:100]}…'
     if any(_is_git(part) for part in parts): return f"it would write under .git: {path}"
     return ''
 
-# %% ../nbs/19ad_learned_guard.ipynb #02d1afa9
+# %% ../nbs/19ad_learned_guard.ipynb #893d81b1
 _HOPS = 40  # links followed before a system calls it a loop
 
 def link_leaves(
@@ -61,7 +64,7 @@ def link_leaves(
         todo = target.split('/') + todo
     return False
 
-# %% ../nbs/19ad_learned_guard.ipynb #c4c5e63c
+# %% ../nbs/19ad_learned_guard.ipynb #5ceb2921
 def _disk_link(repo: Repo) -> Callable[[str], str | None]:
     "A look-up of links on disk: path to target, or None."
     @cache
@@ -86,6 +89,7 @@ def change_trouble(
         if old and old[0] == '120000': after.pop(path, None)
         if new and new[0] == '120000':
             if (said := target(new)) is None: return f'the target of its link {path} is missing'
+            if not said or '\0' in said or len(os.fsencode(said)) > _LONG: return f'its link {path} has a target that no file system takes'
             after[path] = said
     for path, (_, new) in changes.items():
         above = path.split('/')[:-1]
@@ -99,7 +103,7 @@ def change_trouble(
             if link_leaves(path, after, seen) and (path in changes or not link_leaves(path, links, disk)): return f'its link {path} leads outside the folder: {after[path]}'
     return ''
 
-# %% ../nbs/19ad_learned_guard.ipynb #c4a0b6f9
+# %% ../nbs/19ad_learned_guard.ipynb #9a428bb0
 def _in_the_way(repo: Repo, path: str, going: set[str]) -> list[str]:
     "Files that `path` cannot be written without losing: one in the place of a folder, or those in the folder in its place."
     for above in list(Path(path).parents)[:-1]:

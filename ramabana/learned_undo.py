@@ -18,12 +18,12 @@ from .learned_candidates import Candidate, Queue, read_queue, weigh
 from .learned_journal import PENDING_REFS, Plan, Refused, carry_out, records, writing
 from .learned_queue import COMMITTER, answer, committed, free_branches, move_head, ready, short, wanted
 
-# %% ../nbs/19ag_learned_undo.ipynb #f9a3b057
+# %% ../nbs/19ag_learned_undo.ipynb #d12ba0eb
 def _last_accept(queue: Queue) -> dict:
     "The record of the last accept that still stands in HEAD's history. Raises Refused when there is none."
     said = records(queue.repo)
     undone = {row['undone'] for row in said if 'undone' in row}
-    history = set(git(queue.repo, 'rev-list', 'HEAD', '--').decode().split())
+    history = set(git(queue.repo, 'rev-list', queue.head, '--').decode().split())
     for row in reversed(said):
         if 'commit' in row and row['commit'] not in undone and row['commit'] in history: return row
     raise Refused('there is no accept to undo')
@@ -52,7 +52,7 @@ def undo(
             again = _pending_again(queue, id, done, was, commit, new)
             there = {PENDING_REFS + one for one in queue.candidates}
             returned = [(PENDING_REFS + other, '', tip) for other, tip in row.get('included', {}).items() if PENDING_REFS + other not in there and read_objects(repo, [tip])]
-            moved, stale = move_head(queue, commit, outcome.result, new, (), f'learned: undo {id}', dict(undone=row['commit']), ((PENDING_REFS + id, '', again), *returned))
+            moved, stale = move_head(queue, commit, outcome.result, new, (), f'learned: undo {id}', dict(undone=row['commit'], revert=commit), ((PENDING_REFS + id, '', again), *returned))
             return dict(id=id, commit=short(repo, commit), moved=moved, stale=stale)
     return answer('', work)
 

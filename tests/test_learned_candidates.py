@@ -517,3 +517,57 @@ def test_a_rejected_compaction_leaves_what_it_included(f):
     propose(f, {'AGENTS.md': TALK + '\n' + 'More and more. ' * 10 + '\n'}, B)
     made = L.compact(f, B, chat=lambda prompt: '[kept 1]\n\nShort.')['id']
     assert L.reject(f, made)['ok'] and [row['id'] for row in L.pending(f)] == [B]
+
+# -- what a person does to history
+def test_a_person_goes_back_behind_an_accept(f):
+    for id, name in zip(IDS, 'abc'): propose(f, {name: f'{name}\n'}, id)
+    first = head(f)
+    assert L.accept(f, A)['moved'] == [B, C]
+    git(f, 'reset', '-q', '--hard', first)
+    assert [row['files'] for row in L.pending(f)] == [['b'], ['c']]
+    assert L.accept(f, B)['ok'] and not (f/'a').exists() and (f/'b').exists() and git(f, 'rev-parse', 'HEAD^') == first and L.restack(f) == ([], [])
+
+def test_a_person_amends_an_accept(f):
+    for id, name in zip(IDS, 'ab'): propose(f, {name: f'{name}\n'}, id)
+    L.accept(f, A)
+    put(f, 'a', 'amended\n')
+    git(f, *T, 'commit', '-qa', '--amend', '-m', 'mine')
+    assert L.pending(f)[0]['files'] == ['b'] and L.restack(f) == ([B], []) and L.accept(f, B)['ok'] and (f/'a').read_text() == 'amended\n'
+
+def test_a_candidate_that_was_merged_and_taken_back_by_hand(f):
+    several(f, A)
+    first = head(f)
+    git(f, 'merge', '-q', '--ff-only', PFX + A)
+    git(f, 'reset', '-q', '--hard', first)
+    assert L.accept(f, A)['commit'] and len(list(f.glob('part*'))) == 3
+
+def test_another_branch_of_the_person(f):
+    propose(f, {'a': '1\n'}, A)
+    git(f, 'switch', '-qc', 'mine')
+    by_hand(f, {'m': '1\n'})
+    assert L.restack(f) == ([A], []) and L.accept(f, A)['ok']
+    git(f, 'switch', '-q', '-')
+    assert not (f/'a').exists() and git(f, 'rev-parse', 'mine^') != head(f)
+
+# -- what no file system takes
+@pytest.mark.parametrize('path', [b'x' * 300, b'a/' * 1500 + b'x', b'a/' * 250 + b'x', b'/'.join([b'y' * 200] * 30)])
+def test_paths_that_are_too_long(f, path):
+    raw(f, A, file(path, b'1\n'))
+    held_back(f, A, 'too long')
+
+@pytest.mark.parametrize('target', [b'', b'a\0b', b'x' * 5000])
+def test_links_that_cannot_be_made(f, target):
+    raw(f, A, file(b'link', target, b'120000'))
+    held_back(f, A, 'no file system')
+
+def test_modes_of_old_tools(f):
+    commit = git(f, 'commit-tree', '-p', 'HEAD', '-m', 'old', subprocess.run(['git', '-C', str(f), 'hash-object', '-t', 'tree', '-w', '--stdin', '--literally'], capture_output=True, check=True,
+        input=b'100664 AGENTS.md\0' + bytes.fromhex(git(f, 'rev-parse', 'HEAD:AGENTS.md'))).stdout.decode().strip(), env={f'GIT_{r}_{w}': 'x' for r in ('AUTHOR', 'COMMITTER') for w in ('NAME', 'EMAIL')})
+    git(f, 'reset', '-q', '--hard', commit)
+    propose(f, {'AGENTS.md': 'new\n'}, A)
+    assert L.accept(f, A)['ok'] and (f/'AGENTS.md').read_text() == 'new\n' and status(f) == ''
+
+def test_many_files(f):
+    propose(f, {f'skills/{n % 40}/{n}.md': f'{n}\n' for n in range(1500)}, A)
+    assert L.accept(f, A)['ok'] and len(list((f/'skills').rglob('*.md'))) == 1500 and status(f) == ''
+    assert L.undo(f)['ok'] and not (f/'skills').exists()

@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/learned_journal.html.md"""
 __all__ = ['PENDING', 'PENDING_REFS', 'Refused', 'is_id', 'hold', 'Plan', 'on_disk', 'matches', 'unlock_index', 'index_entries',
            'head_branch', 'settle', 'records', 'carry_out', 'recover', 'writing', 'reading']
 
-# %% ../nbs/19ac_learned_journal.ipynb #27c72bb0
+# %% ../nbs/19ac_learned_journal.ipynb #1a6e4941
 import errno
 import json
 import os
@@ -22,7 +22,7 @@ from .core import AgentError
 from .gitio import GitError, Repo, alive, find_repo, git, open_repo, run_git
 from .gitstore import Entry, Objects, Update, branches, object_id, read_objects, update_refs, write_objects
 
-# %% ../nbs/19ac_learned_journal.ipynb #09796f61
+# %% ../nbs/19ac_learned_journal.ipynb #b707ffc0
 PENDING = 'pending/'                       # candidates are branches of this name and their id
 PENDING_REFS = f'refs/heads/{PENDING}'
 _ID = re.compile(r'[0-9]{8}-[0-9]{6}-[0-9a-f]{6}')
@@ -37,7 +37,7 @@ def is_id(id: object) -> bool:
     "Whether `id` is one of a candidate."
     return isinstance(id, str) and bool(_ID.fullmatch(id))
 
-# %% ../nbs/19ac_learned_journal.ipynb #36b7fdab
+# %% ../nbs/19ac_learned_journal.ipynb #a663a0a3
 _PATIENCE = 10.0  # seconds to wait for the last git of a dead process
 
 def _lock_files(folder: Path | str) -> list[Path]:
@@ -89,7 +89,7 @@ def _locked(
     "The lock of `folder` for the length of the block, if nobody holds it; does not wait."
     with hold(folder) as held: yield bool(held)
 
-# %% ../nbs/19ac_learned_journal.ipynb #ae0ca68c
+# %% ../nbs/19ac_learned_journal.ipynb #fb363b1e
 @dataclass(frozen=True)
 class Plan:
     "A change of the repository, told so that it can be finished or taken back by somebody else."
@@ -120,11 +120,12 @@ def _read_plan(repo: Repo) -> Plan | None:
     "The plan that was begun and not struck out; None when there is none."
     try: said = json.loads(_own(repo, 'journal.json').read_text(encoding='utf-8'))
     except FileNotFoundError: return None
+    except ValueError as e: raise GitError(f'{_own(repo, "journal.json")} is damaged ({e}): look at `git status`, then remove that file') from e
     entry = lambda pair: tuple(pair) if pair else None
     files = tuple((path, entry(before), entry(after)) for path, before, after in said['files'])
     return Plan(said['why'], tuple(tuple(one) for one in said['updates']), said['branch'], files, said['record'])
 
-# %% ../nbs/19ac_learned_journal.ipynb #a4dda902
+# %% ../nbs/19ac_learned_journal.ipynb #75cc3d2e
 def on_disk(repo: Repo, path: str) -> Path:
     "Where the file `path` lies."
     return repo.folder/path
@@ -180,7 +181,7 @@ def _remove(repo: Repo, path: str) -> None:
         try: above.rmdir()
         except OSError: break
 
-# %% ../nbs/19ac_learned_journal.ipynb #93260778
+# %% ../nbs/19ac_learned_journal.ipynb #03d41c97
 _MARK = b'locked by ramabana\n'
 
 def _lock_index(repo: Repo) -> None:
@@ -225,7 +226,7 @@ def _set_index(repo: Repo, wanted: dict[str, Entry | None]) -> None:
     run_git(repo, 'update-index', '-q', '--refresh', ok=(0, 1), env=env)
     os.replace(new, index)
 
-# %% ../nbs/19ac_learned_journal.ipynb #4189ca48
+# %% ../nbs/19ac_learned_journal.ipynb #44d43572
 def head_branch(repo: Repo) -> str:
     "Full name of the checked-out branch; '' when HEAD is detached."
     status, out = run_git(repo, 'symbolic-ref', '-q', 'HEAD', ok=(0, 1))
@@ -255,7 +256,7 @@ def settle(repo: Repo, plan: Plan, forward: bool, again: bool = True) -> None:
     side = {name: after if forward else before for name, before, after in plan.updates}
     if plan.files and head_branch(repo) == plan.branch and branches(repo, plan.branch).get(plan.branch) == side[plan.branch]: _place_files(repo, plan, forward)
 
-# %% ../nbs/19ac_learned_journal.ipynb #dc67c86c
+# %% ../nbs/19ac_learned_journal.ipynb #d8ce0dd1
 def _keep_record(repo: Repo, record: dict) -> None:
     "Add `record` to accepted.jsonl, once."
     file = _own(repo, 'accepted.jsonl')
@@ -267,7 +268,8 @@ def _keep_record(repo: Repo, record: dict) -> None:
 def records(repo: Repo) -> list[dict]:
     "What was accepted and undone, oldest first."
     file = _own(repo, 'accepted.jsonl')
-    return [json.loads(line) for line in file.read_text(encoding='utf-8').splitlines()] if file.exists() else []
+    try: return [json.loads(line) for line in file.read_text(encoding='utf-8').splitlines()] if file.exists() else []
+    except ValueError as e: raise GitError(f'{file} is damaged ({e}): mend or remove that line') from e
 
 def carry_out(
     repo: Repo,      # opened by `writing`
@@ -289,7 +291,7 @@ def carry_out(
     finally:
         if plan.files: unlock_index(repo)
 
-# %% ../nbs/19ac_learned_journal.ipynb #ad9acb37
+# %% ../nbs/19ac_learned_journal.ipynb #35b47572
 def _unstick(repo: Repo, plan: Plan) -> None:
     "Remove locks on the branches of `plan` that a killed git left."
     places = [repo.common/f'{name}.lock' for name, _, _ in plan.updates]

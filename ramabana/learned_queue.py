@@ -9,7 +9,7 @@ __all__ = ['LEARNED_MAX', 'PROPOSER', 'RULES', 'INCLUDES', 'COMPACTION', 'COMMIT
            'included', 'rejections', 'patch_ids', 'paths', 'pending', 'diff', 'ready', 'committed', 'check_size',
            'move_head', 'accept', 'short', 'free_branches', 'reject', 'restack']
 
-# %% ../nbs/19af_learned_queue.ipynb #818e9e55
+# %% ../nbs/19af_learned_queue.ipynb #ec828bdc
 import hashlib
 import json
 import os
@@ -27,7 +27,7 @@ from .learned_candidates import STALE, Candidate, Outcome, Queue, read_queue, re
 from .learned_guard import unsaved
 from .learned_journal import PENDING_REFS, Plan, Refused, carry_out, head_branch, is_id, reading, records, writing
 
-# %% ../nbs/19af_learned_queue.ipynb #b55f8153
+# %% ../nbs/19af_learned_queue.ipynb #3c27a843
 LEARNED_MAX = 2000      # characters of AGENTS.md
 PROPOSER = 'Dhrona'     # author of what the nightly program proposes
 RULES = b'AGENTS.md'
@@ -55,7 +55,7 @@ def checked(id: Any) -> None:
     "Raises Refused when `id` is no id."
     if not is_id(id): raise Refused(f'{id!r} is no id of a candidate: one looks like 20261019-010101-00abcd, and `/learned` lists them')
 
-# %% ../nbs/19af_learned_queue.ipynb #3f158dc4
+# %% ../nbs/19af_learned_queue.ipynb #8b04d180
 def trailers(commit: Commit | None, name: str) -> list[str]:
     "Values of the trailer `name` in a commit of ours."
     if commit is None or not commit.committer.startswith(COMMITTER.encode()): return []
@@ -71,7 +71,7 @@ def _missing_part(queue: Queue, one: Candidate) -> str:
     gone = [id for id in included(one) if id not in queue.candidates]
     return f'it includes {gone[0]}, which is no longer pending: reject it and compact again' if gone else ''
 
-# %% ../nbs/19af_learned_queue.ipynb #fca40758
+# %% ../nbs/19af_learned_queue.ipynb #dadb0e30
 def _rejected_file(repo: Repo) -> Path:
     "Where rejections are kept."
     return repo.folder.parent/f'{repo.folder.name}.rejected.jsonl'
@@ -104,7 +104,7 @@ def patch_ids(repo: Repo, candidates: list[Candidate]) -> dict[str, str]:
         found[one.id] = sign.hexdigest()[:40]
     return found
 
-# %% ../nbs/19af_learned_queue.ipynb #5aa5080e
+# %% ../nbs/19af_learned_queue.ipynb #02276805
 def paths(one: Candidate) -> list[str]:
     "The files that a candidate changes, sorted, as the system decodes their names."
     return sorted(os.fsdecode(path) for path in one.changes)
@@ -132,7 +132,7 @@ def pending(
             if times: row['rejected_before'] = times
     return rows
 
-# %% ../nbs/19af_learned_queue.ipynb #9f15199c
+# %% ../nbs/19af_learned_queue.ipynb #31e8f10a
 def diff(
     folder: Path | str,  # the learned folder
     id: str,             # a candidate
@@ -155,7 +155,7 @@ def diff(
         return dict(diff=text.decode(errors='backslashreplace'))
     return answer(id, work)
 
-# %% ../nbs/19af_learned_queue.ipynb #df79f1e5
+# %% ../nbs/19af_learned_queue.ipynb #4f8ee8b7
 _UNDER_WAY = dict(MERGE_HEAD='a merge', CHERRY_PICK_HEAD='a cherry-pick', REVERT_HEAD='a revert', sequencer='a cherry-pick or revert',
     BISECT_START='a bisection', **{'rebase-merge': 'a rebase', 'rebase-apply': 'a rebase'})
 
@@ -190,7 +190,7 @@ def check_size(queue: Queue, result: dict[bytes, Entry | None], new: Objects, id
     if length > LEARNED_MAX and length > len(_rules(queue, queue.tree.files, new)):
         raise Refused(f'AGENTS.md would have {length:,} characters, past the {LEARNED_MAX:,} that are read: `/learned compact {id}` folds it in shorter', length)
 
-# %% ../nbs/19af_learned_queue.ipynb #eac5cd24
+# %% ../nbs/19af_learned_queue.ipynb #9303fab3
 def move_head(queue: Queue, commit: str, result: dict[bytes, Entry | None], new: Objects, drop: tuple[str, ...], why: str, record: dict, back: tuple = ()) -> tuple[list[str], list[str]]:
     "HEAD, files and candidates onto `commit`; the candidates `drop` go. The ids moved and no longer applying. Raises Refused for unsaved work."
     changes = {os.fsdecode(path): (queue.tree.files.get(path), entry) for path, entry in result.items()}
@@ -204,7 +204,7 @@ def move_head(queue: Queue, commit: str, result: dict[bytes, Entry | None], new:
     carry_out(queue.repo, Plan(why, ((queue.branch, queue.head, commit), *gone, *back, *updates), queue.branch, files, record), more)
     return moved, stale
 
-# %% ../nbs/19af_learned_queue.ipynb #9822639d
+# %% ../nbs/19af_learned_queue.ipynb #9df6ef9d
 def accept(
     folder: Path | str,  # the learned folder
     id: str,             # a candidate
@@ -240,14 +240,14 @@ def _dropped(queue: Queue, drop: tuple[str, ...], why: str) -> dict:
     carry_out(queue.repo, Plan(why, (*gone, *updates)), new)
     return dict(moved=moved, stale=stale)
 
-# %% ../nbs/19af_learned_queue.ipynb #941993ca
+# %% ../nbs/19af_learned_queue.ipynb #ba778fe1
 def _elsewhere(repo: Repo) -> list[tuple[Repo, str]]:
-    "Linked worktrees that have a candidate checked out, and the branch; read as git keeps them (gitrepository-layout)."
+    "Other worktrees that have a candidate checked out, and the branch; read as git keeps them (gitrepository-layout)."
     if not (repo.common/'worktrees').is_dir(): return []
+    places = {own: Path(os.fsdecode((own/'gitdir').read_bytes().removesuffix(b'\n'))).parent for own in sorted((repo.common/'worktrees').iterdir()) if (own/'gitdir').is_file()}
     found = []
-    for own in sorted((repo.common/'worktrees').iterdir()):
-        if own == repo.git_dir or not (own/'gitdir').is_file(): continue
-        place = Path(os.fsdecode((own/'gitdir').read_bytes().removesuffix(b'\n'))).parent
+    for own, place in {repo.common: repo.common.parent, **places}.items():
+        if own == repo.git_dir: continue
         other = replace(repo, folder=own, git_dir=own)
         if (branch := head_branch(other)).startswith(PENDING_REFS): found.append((replace(other, folder=place), branch))
     return found
@@ -255,11 +255,11 @@ def _elsewhere(repo: Repo) -> list[tuple[Repo, str]]:
 def free_branches(repo: Repo, names: list[str]) -> None:
     "Let go of the candidates' branches `names` that a worktree has checked out, and forget candidates' worktrees that are gone."
     for other, branch in _elsewhere(repo):
-        if (other.folder/'.git').exists():
+        if (other.folder/'.git').exists() or other.git_dir == repo.common:
             if branch in names: git(replace(other, folder=other.git_dir), 'update-ref', '--no-deref', 'HEAD', branches(repo, branch)[branch])
         elif not (other.git_dir/'locked').exists(): shutil.rmtree(other.git_dir)
 
-# %% ../nbs/19af_learned_queue.ipynb #47ac4b54
+# %% ../nbs/19af_learned_queue.ipynb #be04e3f6
 def _keep_rejection(repo: Repo, one: Candidate) -> None:
     "Add the rejection to its file, once for each candidate."
     before = rejections(repo)

@@ -496,6 +496,13 @@ def test_a_candidate_that_is_checked_out_elsewhere(f, tmp_path, call, gone):
     assert (f'worktree {tmp_path}/mine' in git(f, 'worktree', 'list', '--porcelain')) and worktrees(f) == (2 if gone else 3)
     if not gone: assert git(tmp_path/'wt\nx', 'log', '-1', '--format=%s').startswith('Lesson') and git(tmp_path/'wt\nx', 'status', '--porcelain') == ''
 
+def test_a_candidate_that_is_checked_out_in_the_main_worktree(f, tmp_path):
+    git(f, 'worktree', 'add', '-q', '-b', 'lessons', tmp_path/'linked')
+    two(tmp_path/'linked')
+    git(f, 'switch', '-q', PFX + A)
+    at = head(f)
+    assert L.accept(tmp_path/'linked', A)['ok'] and head(f) == at and status(f) == ''
+
 def test_replaced_objects_and_grafts(f):
     two(f)
     first = by_hand(f, {'x': '1\n'})

@@ -10,7 +10,7 @@ __all__ = ['Objects', 'Entry', 'Changes', 'Triple', 'Update', 'read_objects', 'r
            'tree_changes', 'object_id', 'add_object', 'write_objects', 'Conflict', 'tree_content', 'new_tree',
            'three_way', 'merge_blobs', 'update_refs', 'branches']
 
-# %% ../nbs/19ab_gitstore.ipynb #3d553e23
+# %% ../nbs/19ab_gitstore.ipynb #9507150c
 import hashlib
 import re
 import zlib
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from .gitio import GitDied, GitError, Repo, git, git_version, run_git, scratch
 
-# %% ../nbs/19ab_gitstore.ipynb #a9e62692
+# %% ../nbs/19ab_gitstore.ipynb #2e885f96
 Objects = dict[str, tuple[str, bytes]]  # id: (kind, content)
 
 def _halves(work: Callable, asked: list) -> list:
@@ -37,7 +37,9 @@ def read_objects(
 ) -> Objects:            # without those that are missing or damaged
     "Kind and content of many objects, from one process. Raises GitMissing when there is no git."
     def ask(some: list[str]) -> list[tuple[str, str, bytes] | None]:
-        out, found, at = git(repo, 'cat-file', '--batch', given=''.join(f'{one}\n' for one in some).encode()), [], 0
+        out = git(repo, 'cat-file', '--batch', given=''.join(f'{one}\n' for one in some).encode())
+        found: list[tuple[str, str, bytes] | None] = []
+        at = 0
         for one in some:
             line, _, _ = out[at:at + 200].partition(b'\n')
             at += len(line) + 1
@@ -52,14 +54,14 @@ def read_objects(
     asked = list(dict.fromkeys(ids))
     return {got[0]: got[1:] for got in (_halves(ask, asked) if asked else []) if got}
 
-# %% ../nbs/19ab_gitstore.ipynb #88f71ede
+# %% ../nbs/19ab_gitstore.ipynb #6c5a5e81
 def read_object(repo: Repo, oid: str) -> bytes:
     "The content of one object that must be there. Raises GitError when it is not."
     found = read_objects(repo, [oid])
     if oid not in found: raise GitError(f'the object {oid} is missing or damaged in {repo.folder}: `git fsck` says how far, and a copy of the folder may have it')
     return found[oid][1]
 
-# %% ../nbs/19ab_gitstore.ipynb #57f36a2e
+# %% ../nbs/19ab_gitstore.ipynb #ef532d5a
 @dataclass(frozen=True)
 class Commit:
     "A commit as it lies in the store."
@@ -108,7 +110,7 @@ def author_time(commit: Commit) -> int:
     found = re.search(rb'> (-?\d{1,15})(?: [+-]\d+)?$', commit.author)
     return int(found[1]) if found else 0
 
-# %% ../nbs/19ab_gitstore.ipynb #88be53ac
+# %% ../nbs/19ab_gitstore.ipynb #f249f3bf
 Entry = tuple[str, str]  # (mode, object id), e.g. ('100644', '8baef1b…')
 Changes = dict[bytes, tuple[Entry | None, Entry | None]]  # path: (before, after); None where there is no such file
 
@@ -130,14 +132,15 @@ def listing(repo: Repo, tree: str) -> Listing:
         meta, _, path = line.partition(b'\t')
         mode, kind, oid = meta.decode().split()
         above, _, name = path.rpartition(b'/')
-        entry = found.folders[above][name] = _entry(mode, oid)
+        entry = found.folders[above][name] = _entry(mode, oid) or (mode, oid)
         if kind == 'tree': found.folders[path] = {}
         else: found.files[path] = entry
     return found
 
 def _parsed_changes(out: bytes, count: int) -> list[Changes]:
     "The raw output of diff-tree for `count` pairs."
-    found, at = [], 0
+    found: list[Changes] = []
+    at = 0
     while at < len(out):
         if out[at:at + 1] != b':':
             at = out.index(b'\n', at) + 1
@@ -161,7 +164,7 @@ def tree_changes(
         return _parsed_changes(git(repo, 'diff-tree', '--stdin', '-r', '-z', '--raw', '--no-renames', '--no-abbrev', given=given), len(some))
     return _halves(ask, list(pairs)) if pairs else []
 
-# %% ../nbs/19ab_gitstore.ipynb #e8a00ea1
+# %% ../nbs/19ab_gitstore.ipynb #8031fc44
 _KINDS = dict(commit=1, tree=2, blob=3)
 _LOOSE = 100  # objects that are written as single files
 
@@ -191,7 +194,7 @@ def write_objects(repo: Repo, new: Objects) -> None:
     pack += hashlib.new(repo.algorithm, pack).digest()
     git(repo, *(('unpack-objects', '-q') if len(new) < _LOOSE else ('index-pack', '--stdin')), given=pack)
 
-# %% ../nbs/19ab_gitstore.ipynb #eb503876
+# %% ../nbs/19ab_gitstore.ipynb #70116888
 class Conflict(Exception):
     "A change does not apply; caught by whoever tries it, and told as a stale candidate."
 
@@ -232,7 +235,7 @@ def new_tree(
         return add_object(repo, new, 'tree', tree_content(entries)) if entries or not folder else None
     return build(b'', _nested(result)) or ''
 
-# %% ../nbs/19ab_gitstore.ipynb #894db1df
+# %% ../nbs/19ab_gitstore.ipynb #f9c622be
 def three_way(
     base: Entry | None,    # where both come from
     ours: Entry | None,    # HEAD's
@@ -248,7 +251,7 @@ def three_way(
     if base[1] == ours[1]: return (mode, theirs[1]), None
     return (mode, ours[1]), (base[1], ours[1], theirs[1])
 
-# %% ../nbs/19ab_gitstore.ipynb #023d3308
+# %% ../nbs/19ab_gitstore.ipynb #138e71d9
 Triple = tuple[str, str, str]  # ids of three blobs: base, ours, theirs
 
 def _merged_at_once(store: Repo, triples: list[Triple]) -> dict[Triple, bytes]:
@@ -292,7 +295,7 @@ def merge_blobs(
         if not asked: return {}
         return (_merged_at_once if git_version() >= (2, 38) else _merged_one_by_one)(store, asked)
 
-# %% ../nbs/19ab_gitstore.ipynb #157319d6
+# %% ../nbs/19ab_gitstore.ipynb #02a79394
 Update = tuple[str, str, str]  # full name, id before, id after; '' where there is none
 
 def update_refs(

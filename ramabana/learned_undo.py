@@ -7,18 +7,18 @@ Docs: https://example.github.io/ramabana/learned_undo.html.md"""
 # %% auto #0
 __all__ = ['undo', 'edited']
 
-# %% ../nbs/19ag_learned_undo.ipynb #af54ff42
+# %% ../nbs/19ag_learned_undo.ipynb #32c697d8
 import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from .gitio import git
-from .gitstore import Commit, Objects, add_object, commit_content, listing, new_tree, parse_commit, read_commit, read_object, read_objects, subject, tree_changes, write_objects
+from .gitio import GitError, Repo, git
+from .gitstore import Changes, Commit, Objects, add_object, commit_content, listing, new_tree, parse_commit, read_commit, read_object, read_objects, subject, tree_changes, write_objects
 from .learned_candidates import Candidate, Queue, read_queue, weigh
 from .learned_journal import PENDING_REFS, Plan, Refused, carry_out, records, writing
 from .learned_queue import COMMITTER, answer, committed, free_branches, move_head, ready, short, wanted
 
-# %% ../nbs/19ag_learned_undo.ipynb #d12ba0eb
+# %% ../nbs/19ag_learned_undo.ipynb #43381ca0
 def _last_accept(queue: Queue) -> dict:
     "The record of the last accept that still stands in HEAD's history. Raises Refused when there is none."
     said = records(queue.repo)
@@ -27,6 +27,12 @@ def _last_accept(queue: Queue) -> dict:
     for row in reversed(said):
         if 'commit' in row and row['commit'] not in undone and row['commit'] in history: return row
     raise Refused('there is no accept to undo')
+
+def _between(repo: Repo, old: str, new: str) -> Changes:
+    "What differs between two trees that must be there. Raises GitError when a part is missing."
+    found, = tree_changes(repo, [(old, new)])
+    if found is None: raise GitError(f'objects of {old} or {new} are missing in {repo.folder}: `git fsck` says how far it is damaged')
+    return found
 
 def undo(
     folder: Path | str,  # the learned folder
@@ -40,7 +46,7 @@ def undo(
             id, done = row['id'], read_commit(repo, row['commit'])
             if id in queue.candidates: raise Refused(f'{id} is pending again already: reject it, then try again')
             was = read_commit(repo, row['parent'])
-            back = replace(Candidate(id, row['commit'], done), changes=tree_changes(repo, [(done.tree, was.tree)])[0])
+            back = replace(Candidate(id, row['commit'], done), changes=_between(repo, done.tree, was.tree))
             outcome = weigh(queue, [back])[id]
             if outcome.stale: raise Refused(f'{id} cannot be taken back, since its lines were changed after it: edit them by hand')
             if not outcome.result: raise Refused(f'{id} was taken back by hand already: there is nothing to undo')
@@ -59,7 +65,7 @@ def undo(
 def _pending_again(queue: Queue, id: str, done: Commit, was: Commit, head: str, new: Objects) -> str:
     "The commit that proposes `done` on the new HEAD; the accepted one itself when it does not apply there. Put into `new`."
     tree = listing(queue.repo, parse_commit(new[head][1]).tree)
-    one = replace(Candidate(id, '', done), changes=tree_changes(queue.repo, [(was.tree, done.tree)])[0])
+    one = replace(Candidate(id, '', done), changes=_between(queue.repo, was.tree, done.tree))
     outcome = weigh(queue, [one], tree)[id]
     made: Objects = dict(outcome.blobs)
     if outcome.stale: return add_object(queue.repo, new, 'commit', commit_content(done))
@@ -67,7 +73,7 @@ def _pending_again(queue: Queue, id: str, done: Commit, was: Commit, head: str, 
     new |= made
     return add_object(queue.repo, new, 'commit', commit_content(replace(done, tree=made_tree, parents=(head,))))
 
-# %% ../nbs/19ag_learned_undo.ipynb #ba94dbf3
+# %% ../nbs/19ag_learned_undo.ipynb #d9c6d77b
 def edited(
     folder: Path | str,          # the learned folder
     id: str,                     # a candidate that applies

@@ -11,7 +11,7 @@ sections terms encode fuse
 schema engine backup vectors store catalog marks recall upkeep
 topics files ignore walk markup readers folders scan watches
 code federate localmodel ask memory
-gitio learned
+gitio gitstore learned_journal learned_guard learned_candidates learned_queue learned_undo learned_compact learned_switch learned_text learned
 roots shell host spec tools opening vault
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
 agent session show cli mcp web

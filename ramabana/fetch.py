@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/fetch.html.md"""
 __all__ = ['log', 'MAX_BYTES', 'MAX_HOPS', 'TIMEOUT', 'AGENT', 'Limits', 'limits_from_settings', 'Response', 'unpackers', 'fetch',
            'retry_after']
 
-# %% ../nbs/13e_fetch.ipynb #aa355a70
+# %% ../nbs/13e_fetch.ipynb #16c5422d
 import http.client
 import logging
 import socket
@@ -30,7 +30,7 @@ from .core import Record
 
 log = logging.getLogger('ramabana.fetch')
 
-# %% ../nbs/13e_fetch.ipynb #48b62b31
+# %% ../nbs/13e_fetch.ipynb #9bb103a6
 MAX_BYTES = 20 << 20    # of a page, packed and unpacked
 MAX_HOPS = 8            # redirects
 TIMEOUT = 30.0          # seconds for all of it
@@ -64,7 +64,7 @@ class Response(Record):
     body: bytes = b''                # unpacked
     hops: tuple[tuple[int, str], ...] = ()   # (status, address that it led to) of each redirect
 
-# %% ../nbs/13e_fetch.ipynb #04a0a1ca
+# %% ../nbs/13e_fetch.ipynb #d41f5ff3
 class _Plain:
     "A body as it is."
     done = True
@@ -92,7 +92,7 @@ class _Zlib:
             data = self._open.unused_data if self.done else self._open.unconsumed_tail
         return out
 
-# %% ../nbs/13e_fetch.ipynb #210e8c57
+# %% ../nbs/13e_fetch.ipynb #a4ffe8e2
 class _Brotli:
     "Brotli."
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ def unpackers(
     if len(names) > 3 or set(names) - set(known): raise ValueError(f'it is packed as {encoding!r}, which was not asked for')
     return [known[name]() for name in reversed(names)] or [_Plain()]
 
-# %% ../nbs/13e_fetch.ipynb #eb53d055
+# %% ../nbs/13e_fetch.ipynb #b957e199
 def _context() -> ssl.SSLContext:
     "TLS with the certificates of this system, or those of certifi where it has none."
     made = ssl.create_default_context()
@@ -168,7 +168,7 @@ def _socket(url: str, places: list[str], port: int, until: float) -> socket.sock
     if isinstance(problem, TimeoutError) or problem is None: raise FetchError(url, 'timed out', 'no connection within the time limit: the server may be down') from problem
     raise FetchError(url, 'unreachable', f'no connection ({problem.strerror or problem}): the server may be down, or there is no network') from problem
 
-# %% ../nbs/13e_fetch.ipynb #3b89033f
+# %% ../nbs/13e_fetch.ipynb #f255d9ea
 def _read_body(url: str, answer: http.client.HTTPResponse, limit: int) -> bytes:
     "The unpacked body. Raises `FetchError`: too big, cut off, broken."
     try: steps = unpackers(answer.headers.get('Content-Encoding', ''))
@@ -217,7 +217,7 @@ def _connected_told(url: str, limits: Limits, until: float) -> Iterator[http.cli
         if late(): raise FetchError(url, 'timed out', f'it was not read within {limits.timeout:g} s (web.timeout)') from e
         raise FetchError(url, 'cut off', f'the connection broke or the answer is no HTTP ({type(e).__name__}): try again later') from e
 
-# %% ../nbs/13e_fetch.ipynb #d64a2343
+# %% ../nbs/13e_fetch.ipynb #41b91157
 def fetch(
     url: str,                                 # http or https
     limits: Limits | None = None,             # None: from the settings file
@@ -253,7 +253,7 @@ def _next_hop(url: str, address: str, location: str, hops: list[tuple[int, str]]
     if address.startswith('https:') and target.startswith('http:'): log.info('a redirect leads from https to http')
     return target
 
-# %% ../nbs/13e_fetch.ipynb #926c5206
+# %% ../nbs/13e_fetch.ipynb #ae953bb7
 _LONGEST = 7 * 86400.0   # seconds that a server may ask to wait
 _TRY_AGAIN = (408, 409, 423, 425, 429)
 

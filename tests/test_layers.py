@@ -9,7 +9,9 @@ LAYERS = '''core names config
 pii_view pii_labels pii_checks pii_patterns pii_address pii_secrets pii_names pii
 sections terms encode fuse
 schema engine vectors store catalog marks recall upkeep
-topics files ignore walk markup readers folders scan watches
+topics files ignore walk markup addresses fetch readers folders scan filing
+robots pages websearch
+schedules jobs actions housekeeping notify watches
 code federate localmodel ask memory
 gitio learned
 roots shell host spec tools opening vault
@@ -21,7 +23,8 @@ MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('
 OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', model2vec='encode', onnxruntime='encode', apsw='engine', fastlite='engine',
     apswutils='engine', numkong='vectors', pydantic_ai='chatmodel rag analysis compaction policy agents agent', git='gitio', tomlkit='config',
     cyclopts='cli learned', rgapi='federate host readers', stdnum='pii', phonenumbers='pii', pydantic_monty='sandbox', charset_normalizer='files',
-    selectolax='markup', pdf_oxide='readers', yaml='readers')
+    selectolax='markup', pdf_oxide='readers', yaml='readers', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', cronsim='schedules',
+    tzlocal='schedules', apprise='notify')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
 FACADES = {'Vault', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
 

@@ -40,10 +40,22 @@ def main_text(
     found = extract(html, output_format='markdown', include_comments=False, include_tables=True, include_formatting=True, favor_recall=True) or ''
     return found if len(found.split()) >= _LEAST * len(ours.split()) and found.strip() else ours
 
-# %% ../nbs/14d_pages.ipynb #02342a12
+# %% ../nbs/14d_pages.ipynb #36f77758
+_LOGIN = re.compile(r'(?:^|[/._-])(?:log-?in|sign-?in|sso|auth|oauth2?|authenticate|session|saml2?)(?:$|[/._?-])', re.I)
+_PASSWORD = re.compile(r'<input[^>]{0,300}type\s*=\s*["\']?password', re.I)
+
+def _is_login(html: str, text: str, answer: Response) -> bool:
+    "Whether a page is a login form."
+    if not _PASSWORD.search(html): return False
+    sent = bool(answer.hops) and bool(_LOGIN.search(urlsplit(answer.final).path)) and not _LOGIN.search(urlsplit(answer.url).path)
+    return sent or len(text.split()) < 60
+
+# %% ../nbs/14d_pages.ipynb #35e46eb0
 _ENDINGS = {'text/html': '.html', 'application/xhtml+xml': '.html', 'application/pdf': '.pdf', 'text/markdown': '.md', 'text/x-markdown': '.md', 'text/x-rst': '.rst', 'text/csv': '.csv',
     'application/x-ipynb+json': '.ipynb'}
 _CHARSET = re.compile(r'charset\s*=\s*["\']?\s*([\w.:-]+)', re.I)
+
+_SNIFFED = tuple(b'<' + tag for tag in b'!-- head title body meta link script style div p> h1 table br a> iframe font b>'.split())   # WHATWG MIME Sniffing, 7.1
 
 def read_response(
     answer: Response,      # with a body
@@ -77,19 +89,9 @@ def _name(url: str, kind: str, data: bytes) -> str:
     if data.startswith(b'%PDF-'): return f'{PurePosixPath(stem).stem}.pdf'
     start = data[:512].lstrip(b'\xef\xbb\xbf\r\n\t ')[:15].lower()
     if kind in _ENDINGS and (kind != 'application/pdf'): return f'{PurePosixPath(stem).stem or "page"}{_ENDINGS[kind]}'
-    if start.startswith((b'<!doctype html', b'<html')): return f'{PurePosixPath(stem).stem or "page"}.html'
+    if start.startswith((b'<!doctype html', b'<html')) or not kind and start.startswith(_SNIFFED): return f'{PurePosixPath(stem).stem or "page"}.html'
     if kind in ('', 'text/plain', 'application/octet-stream') and path.suffix.lower() in ('.md', '.rst', '.csv', '.txt'): return stem
     return f'{PurePosixPath(stem).stem or "page"}.txt'
-
-# %% ../nbs/14d_pages.ipynb #36f77758
-_LOGIN = re.compile(r'(?:^|[/._-])(?:log-?in|sign-?in|sso|auth|oauth2?|authenticate|session|saml2?)(?:$|[/._?-])', re.I)
-_PASSWORD = re.compile(r'<input[^>]{0,300}type\s*=\s*["\']?password', re.I)
-
-def _is_login(html: str, text: str, answer: Response) -> bool:
-    "Whether a page is a login form."
-    if not _PASSWORD.search(html): return False
-    sent = bool(answer.hops) and bool(_LOGIN.search(urlsplit(answer.final).path)) and not _LOGIN.search(urlsplit(answer.url).path)
-    return sent or len(text.split()) < 60
 
 # %% ../nbs/14d_pages.ipynb #76ea5878
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/robots.html.md"""
 # %% auto #0
 __all__ = ['TOKEN', 'ROBOTS_AGE', 'DELAY', 'rules_of', 'checked_rules', 'take_turn', 'polite']
 
-# %% ../nbs/14c_robots.ipynb #2a146cf8
+# %% ../nbs/14c_robots.ipynb #331a139c
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ from .config import setting
 from .engine import Engine
 from .fetch import Limits, fetch, limits_from_settings
 
-# %% ../nbs/14c_robots.ipynb #020bf607
+# %% ../nbs/14c_robots.ipynb #bc64d17d
 TOKEN = 'ramabana'          # the name that robots.txt may speak of
 ROBOTS_AGE = 86400.0        # seconds that its content counts
 _MAX_ROBOTS = 512 << 10     # bytes of it that are read
@@ -41,7 +41,7 @@ def rules_of(
         engine.rows('insert into hosts(name, robots, robots_at) values(?, ?, ?) on conflict do update set robots = excluded.robots, robots_at = excluded.robots_at', (site, text, now))
     return text
 
-# %% ../nbs/14c_robots.ipynb #f8b764b3
+# %% ../nbs/14c_robots.ipynb #66149249
 def checked_rules(
     engine: Engine,  # where they are kept
     url: str,        # of a page
@@ -54,7 +54,7 @@ def checked_rules(
     if not rules.can_fetch(url, TOKEN): raise FetchError(url, 'robots', 'its site asks programs not to come back to this page (robots.txt): read it once yourself, or ask the site', permanent=True)
     return float(rules.crawl_delay(TOKEN) or 0)
 
-# %% ../nbs/14c_robots.ipynb #b5cc9482
+# %% ../nbs/14c_robots.ipynb #e13b9917
 DELAY = 1.0       # seconds between two visits of a host, unless web.delay or the site says more
 _PATIENCE = 5.0   # seconds that a visit waits here
 _LONGEST = 60.0   # seconds of Crawl-delay that are honoured
@@ -76,16 +76,17 @@ def take_turn(
         engine.rows('insert into hosts(name, next_at) values(?, ?) on conflict do update set next_at = excluded.next_at', (name, max(now, free) + min(delay, _LONGEST)))
     return wait
 
-# %% ../nbs/14c_robots.ipynb #f8f6269b
+# %% ../nbs/14c_robots.ipynb #f0a80b63
 def polite(
     engine: Engine,                 # where manners are kept
     limits: Limits | None = None,   # None: from the settings file
+    interface: bool = False,        # whether it is made for programs: robots.txt does not speak of it, and the pause is 3 s
 ) -> Callable[[str], None]:         # `before` of fetch
     "What a watch does before each address it asks."
     limits = limits or limits_from_settings()
     pause = setting('web.delay', DELAY)
     if not isinstance(pause, int | float) or pause < 0: raise ValueError(f'web.delay must be seconds, not {pause!r}')
     def before(url: str) -> None:
-        asked = checked_rules(engine, url, limits, time.time())
+        asked = 3.0 if interface else checked_rules(engine, url, limits, time.time())
         if wait := take_turn(engine, url, max(pause, asked), time.time()): time.sleep(wait)
     return before

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/websearch.html.md"""
 # %% auto #0
 __all__ = ['Provider', 'PROVIDERS', 'Link', 'provider', 'web_search']
 
-# %% ../nbs/14e_websearch.ipynb #e1e63c86
+# %% ../nbs/14e_websearch.ipynb #da69e33f
 import json
 import os
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from .config import offline, setting
 from .core import AgentError, Record
 from .fetch import fetch
 
-# %% ../nbs/14e_websearch.ipynb #28adf729
+# %% ../nbs/14e_websearch.ipynb #4a58c5ca
 @dataclass(frozen=True)
 class Link(Record):
     "One result of a web search."
@@ -40,7 +40,7 @@ def provider(
         return call
     return register
 
-# %% ../nbs/14e_websearch.ipynb #dc65ccab
+# %% ../nbs/14e_websearch.ipynb #f5b0b945
 @provider('ddgs')
 def _ddgs(query: str, limit: int) -> list[Link]:
     from ddgs import DDGS
@@ -51,7 +51,7 @@ def _ddgs(query: str, limit: int) -> list[Link]:
         raise AgentError(f'the web was not searched ({why}): is there a network? Another service can be named by search.provider in the settings file') from e
     return [Link(row.get('href') or '', row.get('title') or '', row.get('body') or '') for row in found]
 
-# %% ../nbs/14e_websearch.ipynb #7c5af3f0
+# %% ../nbs/14e_websearch.ipynb #27649d3b
 def _asked(url: str, headers: dict[str, str], data: bytes | None = None) -> Any:
     "The JSON that a service answers. Raises `AgentError` in words that hold no key."
     try: answer = fetch(url, headers={'Accept': 'application/json', **headers}, data=data)
@@ -70,7 +70,7 @@ def _key(variable: str) -> str:
     if not key: raise AgentError(f'this search service needs a key: set {variable}, or search.key in the settings file')
     return key
 
-# %% ../nbs/14e_websearch.ipynb #207eed26
+# %% ../nbs/14e_websearch.ipynb #052c7ed9
 @provider('searxng')
 def _searxng(query: str, limit: int) -> list[Link]:
     base = str(setting('search.url', '')).rstrip('/')
@@ -89,7 +89,7 @@ def _tavily(query: str, limit: int) -> list[Link]:
     said = _asked(base, {'Authorization': f'Bearer {_key("TAVILY_API_KEY")}', 'Content-Type': 'application/json'}, json.dumps(dict(query=query, max_results=min(limit, 20))).encode())
     return _links(said.get('results'), 'title', 'content', limit)
 
-# %% ../nbs/14e_websearch.ipynb #23d58c26
+# %% ../nbs/14e_websearch.ipynb #bc2ecbea
 def web_search(
     query: str,                  # words or a question
     limit: int = 8,              # links at most

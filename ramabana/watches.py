@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/watches.html.md"""
 __all__ = ['log', 'add_watch', 'row_of', 'list_watches', 'get_watch', 'remove_watch', 'pause_watch', 'resume_watch', 'queue_due',
            'run_job', 'act', 'poll', 'run_watch']
 
-# %% ../nbs/15d_watches.ipynb #049f02ea
+# %% ../nbs/15d_watches.ipynb #c4ca1a15
 import json
 import logging
 import secrets
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from .actions import ACTIONS, BUILT_IN, action_name, checked_target
+from .actions import ACTIONS, BUILT_IN, METHODS, action_name, checked_target
 from .addresses import FetchError
 from .core import AgentError, agent_err
 from .engine import Engine
@@ -29,7 +29,7 @@ from .store import Store
 
 log = logging.getLogger('ramabana.watches')
 
-# %% ../nbs/15d_watches.ipynb #880b09a5
+# %% ../nbs/15d_watches.ipynb #3881d100
 _read = lru_cache(1000)(parse_schedule)
 
 def add_watch(
@@ -65,7 +65,7 @@ def _first(schedule: Schedule, now: float, begin: float | None, last: float | No
     if begin is None: return (now, now) if last is None else (last, max(now, following(schedule, last, last, last)[0]))
     return begin, begin if begin >= now else following(schedule, begin, begin, now)[0]
 
-# %% ../nbs/15d_watches.ipynb #d66c523a
+# %% ../nbs/15d_watches.ipynb #1fccf91b
 _COLUMNS = 'id action target said tz start note params state next_run last_run last_status last_error failures missed quiet enabled created'.split()
 
 def row_of(
@@ -95,7 +95,7 @@ def _remarks(row: dict, now: float) -> list[str]:
     if row['failures'] > 1: said.append(f'failed {row["failures"]} times in a row')
     return said
 
-# %% ../nbs/15d_watches.ipynb #eaff5b8e
+# %% ../nbs/15d_watches.ipynb #b6332d5b
 def _rows(store: Store, where: str, values: tuple, now: float) -> list[dict]:
     return [row_of(found, now) for found in store.engine.rows(f'select {", ".join(_COLUMNS)} from watches where shelf = ? and {where} order by next_run, id', (store.id, *values))]
 
@@ -118,7 +118,7 @@ def remove_watch(store: Store, id: str) -> bool:
     "Stop watching, with all that is queued for it; what it filed stays. False when there is no such watch."
     with store.engine.write(): return bool(store.engine.rows('delete from watches where shelf = ? and id = ? returning id', (store.id, str(id))))
 
-# %% ../nbs/15d_watches.ipynb #79523163
+# %% ../nbs/15d_watches.ipynb #a4e30e58
 def pause_watch(store: Store, id: str) -> dict:
     "Let a watch rest. Raises AgentError when there is none."
     with store.engine.write():
@@ -137,7 +137,7 @@ def resume_watch(store: Store, id: str, at: float | None = None) -> dict:
             store.engine.rows('update watches set enabled = 1, next_run = ? where id = ?', (next_run, str(id)))
         return get_watch(store, id)
 
-# %% ../nbs/15d_watches.ipynb #1edca081
+# %% ../nbs/15d_watches.ipynb #8e5c4908
 def queue_due(
     engine: Engine,  # the open file
     now: float,      # epoch seconds
@@ -159,7 +159,7 @@ def _moved(row: tuple, now: float, busy: bool) -> tuple[float, int, str]:
     except ValueError as e: return now + 86400, 0, f'its schedule is not understood here ({e}); '
     return at, passed + busy, ''
 
-# %% ../nbs/15d_watches.ipynb #7d94f4b2
+# %% ../nbs/15d_watches.ipynb #d723d1d0
 def run_job(
     vault: Any,     # of the watch's shelf: has `store` and a method for each action
     job: Job,       # claimed
@@ -188,7 +188,7 @@ def act(
     "What a watch wants written. Raises what the action raises."
     name = row['action']
     if name not in ACTIONS: raise AgentError(f'the action {name!r} is not registered in this program')
-    if name in BUILT_IN: made = getattr(vault, name)(row['target'], watch=row, **row['params'])
+    if name in BUILT_IN: made = getattr(vault, METHODS.get(name, name))(row['target'], watch=row, **row['params'])
     else: made = ACTIONS[name](vault, row['target'], **row['params'])
     if isinstance(made, Filing): return made
     result = made if isinstance(made, dict) else dict(value=made)
@@ -197,7 +197,7 @@ def act(
 def _told(job: Job, row: dict, status: str, began: float, error: str = '', result: dict | None = None) -> dict:
     return dict(job_id=job.id, kind=row['action'], watch_id=job.watch, target=row['target'], status=status, took=time.perf_counter() - began, error=error, result=result or {})
 
-# %% ../nbs/15d_watches.ipynb #9e602797
+# %% ../nbs/15d_watches.ipynb #f76029dd
 def _acknowledge(engine: Engine, job: Job, row: dict, now: float, took: float, made: Filing, result: dict) -> None:
     "Inside the transaction of what a job writes: the journal, and the watch."
     note_run(engine, job, row, now, took, 'ok', result=result)
@@ -225,7 +225,7 @@ def _skip(engine: Engine, job: Job, row: dict, began: float) -> dict:
     with engine.write(): finish(engine, job)
     return _told(job, row, 'skipped', began, 'the watch is paused')
 
-# %% ../nbs/15d_watches.ipynb #2e18d44d
+# %% ../nbs/15d_watches.ipynb #f3f049fc
 _IDLE = ("select (select min(next_run) from watches where enabled), (select min(run_at) from jobs where state = 'ready'), (select min(lease) from jobs where state = 'leased'), "
     "(select count(*) from jobs where state = 'dead')")
 

@@ -12,6 +12,7 @@ schema engine vectors store catalog marks recall upkeep
 topics files ignore walk markup addresses fetch readers folders scan filing
 robots pages websearch
 schedules jobs actions housekeeping notify watches
+watching
 code federate localmodel ask memory
 gitio learned
 roots shell host spec tools opening vault
@@ -26,7 +27,7 @@ OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', model2vec
     selectolax='markup', pdf_oxide='readers', yaml='readers', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', cronsim='schedules',
     tzlocal='schedules', apprise='notify')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
-FACADES = {'Vault', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
+FACADES = {'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
 
 def tree(module): return ast.parse((PACKAGE/f'{module}.py').read_text())
 

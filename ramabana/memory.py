@@ -19,6 +19,7 @@ from .engine import Engine, backup
 from .marks import PERSONAL, gated, mark, marks
 from .names import safe_shelf
 from .store import Store, draft, forget, write
+from .watching import VaultWatches
 if TYPE_CHECKING:
     from fastcore.basics import AttrDict
     from fastcore.foundation import L
@@ -223,7 +224,7 @@ def prose_leg(
     return leg
 
 # %% ../nbs/19a_memory.ipynb #c3d15e50
-class Vault(VaultKeeper):
+class Vault(VaultKeeper, VaultWatches):
     "A private memory in one file: notes, pages and documents, found by word and by meaning."
     def federate(self, q: str, limit: int = 12, prose: bool = True, repo: bool = True, grep: bool = True, shelves: bool = True, kind: str | Sequence[str] | None = None,
             weights: dict[str, float] | None = None, dir: str | os.PathLike | None = None, per_leg: int | None = None, legs: dict[str, Callable] | None = None,

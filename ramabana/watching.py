@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/watching.html.md"""
 # %% auto #0
 __all__ = ['shown_row', 'VaultActions', 'VaultWatches', 'polled']
 
-# %% ../nbs/15f_watching.ipynb #60acfac8
+# %% ../nbs/15f_watching.ipynb #24fb648e
 import time
 from typing import Any
 
@@ -19,7 +19,7 @@ from .marks import gated
 from .pages import read_page
 from .store import Store
 
-# %% ../nbs/15f_watching.ipynb #2d040bf4
+# %% ../nbs/15f_watching.ipynb #bfb40222
 def shown_row(
     store: Store,       # whose marks are heeded
     row: dict,          # of a watch, a job or a run
@@ -39,7 +39,7 @@ def _document_of(store: Store, row: dict) -> str:
     else: found = store.engine.rows('select uid from docs where shelf = ? and source in (?, ?)', (store.id, f'note:reminder:{id}', row['target']))
     return found[0][0] if found else ''
 
-# %% ../nbs/15f_watching.ipynb #dc49e531
+# %% ../nbs/15f_watching.ipynb #abb168fb
 class VaultActions:
     "What a watch can do. With `watch`, the row of one, a method returns what is to be written (a `Filing`) instead of writing it."
     store: Store
@@ -70,7 +70,7 @@ class VaultActions:
     def _do(self, made: Filing, watch: dict | None, pii: str | None, names: bool) -> Any:
         return made if watch is not None else gated(file(self.store, made), pii, names, self.store)
 
-# %% ../nbs/15f_watching.ipynb #83b13a67
+# %% ../nbs/15f_watching.ipynb #d90228cc
 class VaultWatches(VaultActions):
     "What a vault does by itself, and the queue behind it."
     def watch(self, target: str, action: str = 'remind', every: str | float = '1d', note: str | None = None, start: float | str | None = None, tz: str | None = None,
@@ -120,7 +120,7 @@ class VaultWatches(VaultActions):
         "The journal, newest first: what was done, when, and what came of it."
         return [shown_row(self.store, row, pii, pii_ner) for row in jobs.list_runs(self.store.engine, watch, limit)]
 
-# %% ../nbs/15f_watching.ipynb #6394b963
+# %% ../nbs/15f_watching.ipynb #0d010739
 _NO_HOUSE: dict = dict(checked=0, stale=0, pruned=0, reasons={})
 
 def polled(
@@ -138,5 +138,5 @@ def polled(
     except (VaultError, ValueError) as e: return told | dict(error=agent_err(e))
     if told['ran']:
         from ramabana.notify import notify
-        if why := notify(told['results']): told['error'] = why
+        if why := notify([shown_row(vault.store, row, 'redact', False) for row in told['results']]): told['error'] = why
     return told

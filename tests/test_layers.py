@@ -10,12 +10,12 @@ pii_view pii_labels pii_checks pii_patterns pii_address pii_secrets pii_names pi
 sections terms encode fuse
 schema engine vectors store catalog marks recall upkeep
 topics files ignore walk markup addresses fetch readers folders scan filing
-robots pages websearch
+robots pages websearch research
 schedules jobs actions housekeeping notify watches
 watching
 code federate localmodel ask memory
 gitio learned
-roots shell host spec tools opening vault
+roots shell host spec tools opening errands vault
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
 agent session show cli mcp web
 testing'''.split()
@@ -27,7 +27,7 @@ OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', model2vec
     selectolax='markup', pdf_oxide='readers', yaml='readers', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', cronsim='schedules',
     tzlocal='schedules', apprise='notify')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
-FACADES = {'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
+FACADES = {'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'PageCalls', 'WatchCalls', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
 
 def tree(module): return ast.parse((PACKAGE/f'{module}.py').read_text())
 

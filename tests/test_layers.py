@@ -17,7 +17,7 @@ code federate localmodel ask memory
 gitio learned
 roots shell host spec tools opening errands vault
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
-agent session show cli mcp web
+agent session show place standing cli mcp web
 testing'''.split()
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
 MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('_'))

@@ -217,6 +217,7 @@ class Connection:
         self.readonly = readonly
         self.lock = threading.RLock()
         self.changes = 0                        # transactions written through this connection
+        self._closed = False
         if self.path != ':memory:':
             if readonly and not Path(self.path).exists(): raise VaultError(f'{self.path} does not exist: open it once without readonly=True to create it')
             refuse_unusable(Path(self.path))
@@ -250,7 +251,9 @@ class Connection:
 
     def close(self) -> None:
         "Close the file; closing twice is harmless."
-        with self.lock: self.conn.close()
+        with self.lock:
+            self.conn.close()
+            self._closed = True
 
 # %% ../nbs/10_engine.ipynb #c0e77133
 class Engine(Connection):
@@ -293,7 +296,8 @@ class Engine(Connection):
         "The same connection as a fastlite `Database`, for exploring tables in a notebook."
         if self._db is None:
             from fastlite import Database
-            self._db = Database(self.conn)
+            self._db = Database.__new__(Database) if self._closed else Database(self.conn)   # it asks the connection when it is made
+            self._db.conn = self.conn
         return self._db
 
 # %% ../nbs/10_engine.ipynb #1d44254d

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from .code import LazyIndex
 from .config import env
 from .core import AgentError, Hit, Section, agent_err
-from .errands import PageCalls, WatchCalls
+from .errands import WatchCalls, read_page_for, research_for
 from .federate import federate as merge
 from .host import LATER, LocalHost, report
 from .names import safe_shelf
@@ -159,7 +159,7 @@ class LaterCalls:
         if 'ask' in self.without: raise NotImplementedError(f'{type(self).__name__} does not perform ask: it is switched off')
         raise AgentError(f'answering from memory {LATER}: memory_search finds the sections')
 
-# %% ../nbs/22_vault.ipynb #a6a1836a
+# %% ../nbs/22_vault.ipynb #8b34b44d
 def row_shown(host: 'VaultHost', row: dict) -> dict:
     "A row of a watch or a run through the host's gate."
     from ramabana.watching import shown_row
@@ -174,7 +174,7 @@ def page_shown(host: 'VaultHost', page: Any) -> Any:
     return gated(page, policy, names_too(host.pii_ner, host.pii_fail, host._tell_once), host.vault.store if page.doc_id else None)
 
 # %% ../nbs/22_vault.ipynb #4c8e6859
-class VaultHost(PageCalls, VaultCalls, WatchCalls, LaterCalls):
+class VaultHost(LocalHost, VaultCalls, WatchCalls, LaterCalls):
     "A LocalHost with memory: files, shell and search on this machine, and a vault that opens on first use or in the background."
     _connecting: threading.Thread | None = None
     def __init__(self,
@@ -220,6 +220,14 @@ class VaultHost(PageCalls, VaultCalls, WatchCalls, LaterCalls):
     def search_note(self) -> str:
         "What each index gave at the last search, and why one gave nothing."
         return with_reason(super().search_note, self._opening.error) if self._federate else super().search_note
+
+    def read_url(self, url: str, remember: bool = True, whole: bool = False) -> Any:
+        "A web page as text with its title (a WebPage), kept in the vault unless `remember` is False. Raises FetchError."
+        return read_page_for(self, url, remember, whole)
+
+    def research(self, query: str) -> Any:
+        "Search the web, keep what was read, and answer with the vault's sections (a Research). Raises AgentError when the web cannot be searched."
+        return research_for(self, query)
 
     def close(self) -> None:
         "Close the vault when this host opened it."

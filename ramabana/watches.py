@@ -8,14 +8,17 @@ Docs: https://example.github.io/ramabana/watches.html.md"""
 __all__ = ['log', 'add_watch', 'row_of', 'list_watches', 'get_watch', 'remove_watch', 'pause_watch', 'resume_watch', 'queue_due',
            'run_job', 'act', 'poll', 'run_watch']
 
-# %% ../nbs/15d_watches.ipynb #c4ca1a15
+# %% ../nbs/15d_watches.ipynb #a2946f17
 import json
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from .actions import ACTIONS, BUILT_IN, METHODS, action_name, checked_target
 from .addresses import FetchError
@@ -23,13 +26,12 @@ from .core import AgentError, agent_err
 from .engine import Engine
 from .filing import Filing, file
 from .jobs import Job, LeaseLost, backoff, claim, fail, finish, new_worker, note_run, put_back, reclaim
-from .recall import moment
 from .schedules import Schedule, following, parse_schedule
 from .store import Store
 
 log = logging.getLogger('ramabana.watches')
 
-# %% ../nbs/15d_watches.ipynb #3881d100
+# %% ../nbs/15d_watches.ipynb #7fc7b0c9
 _read = lru_cache(1000)(parse_schedule)
 
 def add_watch(
@@ -43,9 +45,9 @@ def add_watch(
     params: dict | None = None,         # for the action
 ) -> dict:                              # the row, see row_of
     "Watch something. Raises ValueError or TypeError for what cannot be; then nothing was written."
-    now = time.time()
+    now = _milliseconds(time.time())
     action, schedule = action_name(action), parse_schedule(every, tz)
-    target, begin = checked_target(action, target), moment(start)
+    target, begin = checked_target(action, target), _begin(start, schedule.tz)
     try: given = json.dumps(params or {}, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as e: raise ValueError(f'the parameters of a watch must be what JSON can hold: {e}') from e
     engine = store.engine
@@ -59,13 +61,22 @@ def add_watch(
             (id, store.id, action, target, schedule.said, schedule.tz, origin, ' '.join((note or '').split())[:200], given, next_run, now))
         return get_watch(store, id)
 
+def _milliseconds(at: float) -> float: return math.floor(at * 1000) / 1000
+
+def _begin(start: float | str | None, tz: str) -> float | None:
+    "The start in epoch seconds; a text without an offset is a time in the watch's zone."
+    if not isinstance(start, str): return None if start is None else _milliseconds(start)
+    try: local = datetime.fromisoformat(start)
+    except ValueError: raise ValueError(f'{start!r} is no time: write ISO 8601 text such as 2026-12-24T09:00') from None
+    return _milliseconds((local if local.tzinfo else local.replace(tzinfo=ZoneInfo(tz))).timestamp())
+
 def _first(schedule: Schedule, now: float, begin: float | None, last: float | None) -> tuple[float, float]:
     "(where counting starts, when it is due first)."
     if schedule.cron: return now, following(schedule, 0, max(now, begin or 0) - 1, max(now, begin or 0) - 1)[0]
     if begin is None: return (now, now) if last is None else (last, max(now, following(schedule, last, last, last)[0]))
     return begin, begin if begin >= now else following(schedule, begin, begin, now)[0]
 
-# %% ../nbs/15d_watches.ipynb #1fccf91b
+# %% ../nbs/15d_watches.ipynb #d66c523a
 _COLUMNS = 'id action target said tz start note params state next_run last_run last_status last_error failures missed quiet enabled created'.split()
 
 def row_of(
@@ -95,7 +106,7 @@ def _remarks(row: dict, now: float) -> list[str]:
     if row['failures'] > 1: said.append(f'failed {row["failures"]} times in a row')
     return said
 
-# %% ../nbs/15d_watches.ipynb #b6332d5b
+# %% ../nbs/15d_watches.ipynb #eaff5b8e
 def _rows(store: Store, where: str, values: tuple, now: float) -> list[dict]:
     return [row_of(found, now) for found in store.engine.rows(f'select {", ".join(_COLUMNS)} from watches where shelf = ? and {where} order by next_run, id', (store.id, *values))]
 
@@ -118,7 +129,7 @@ def remove_watch(store: Store, id: str) -> bool:
     "Stop watching, with all that is queued for it; what it filed stays. False when there is no such watch."
     with store.engine.write(): return bool(store.engine.rows('delete from watches where shelf = ? and id = ? returning id', (store.id, str(id))))
 
-# %% ../nbs/15d_watches.ipynb #a4e30e58
+# %% ../nbs/15d_watches.ipynb #79523163
 def pause_watch(store: Store, id: str) -> dict:
     "Let a watch rest. Raises AgentError when there is none."
     with store.engine.write():
@@ -137,7 +148,7 @@ def resume_watch(store: Store, id: str, at: float | None = None) -> dict:
             store.engine.rows('update watches set enabled = 1, next_run = ? where id = ?', (next_run, str(id)))
         return get_watch(store, id)
 
-# %% ../nbs/15d_watches.ipynb #8e5c4908
+# %% ../nbs/15d_watches.ipynb #1edca081
 def queue_due(
     engine: Engine,  # the open file
     now: float,      # epoch seconds
@@ -159,7 +170,7 @@ def _moved(row: tuple, now: float, busy: bool) -> tuple[float, int, str]:
     except ValueError as e: return now + 86400, 0, f'its schedule is not understood here ({e}); '
     return at, passed + busy, ''
 
-# %% ../nbs/15d_watches.ipynb #d723d1d0
+# %% ../nbs/15d_watches.ipynb #e86e6a6e
 def run_job(
     vault: Any,     # of the watch's shelf: has `store` and a method for each action
     job: Job,       # claimed
@@ -197,7 +208,7 @@ def act(
 def _told(job: Job, row: dict, status: str, began: float, error: str = '', result: dict | None = None) -> dict:
     return dict(job_id=job.id, kind=row['action'], watch_id=job.watch, target=row['target'], status=status, took=time.perf_counter() - began, error=error, result=result or {})
 
-# %% ../nbs/15d_watches.ipynb #f76029dd
+# %% ../nbs/15d_watches.ipynb #9e602797
 def _acknowledge(engine: Engine, job: Job, row: dict, now: float, took: float, made: Filing, result: dict) -> None:
     "Inside the transaction of what a job writes: the journal, and the watch."
     note_run(engine, job, row, now, took, 'ok', result=result)
@@ -225,7 +236,7 @@ def _skip(engine: Engine, job: Job, row: dict, began: float) -> dict:
     with engine.write(): finish(engine, job)
     return _told(job, row, 'skipped', began, 'the watch is paused')
 
-# %% ../nbs/15d_watches.ipynb #f3f049fc
+# %% ../nbs/15d_watches.ipynb #2e18d44d
 _IDLE = ("select (select min(next_run) from watches where enabled), (select min(run_at) from jobs where state = 'ready'), (select min(lease) from jobs where state = 'leased'), "
     "(select count(*) from jobs where state = 'dead')")
 

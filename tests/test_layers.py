@@ -27,7 +27,7 @@ OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', model2vec
     selectolax='markup', pdf_oxide='readers', yaml='readers', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', cronsim='schedules',
     tzlocal='schedules', apprise='notify')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
-FACADES = {'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'PageCalls', 'WatchCalls', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
+FACADES = {'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
 
 def tree(module): return ast.parse((PACKAGE/f'{module}.py').read_text())
 

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/addresses.html.md"""
 # %% auto #0
 __all__ = ['SCHEMES', 'FetchError', 'web_address', 'host_of', 'is_public', 'allowed', 'look_up']
 
-# %% ../nbs/13d_addresses.ipynb #906daf71
+# %% ../nbs/13d_addresses.ipynb #cbc66cff
 import ipaddress
 import socket
 import threading
@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 
 from .core import AgentError
 
-# %% ../nbs/13d_addresses.ipynb #e66356b9
+# %% ../nbs/13d_addresses.ipynb #eb8f06b1
 class FetchError(AgentError):
     "A page was not read. The text names the address, what happened and the next step."
     def __init__(self,
@@ -30,7 +30,7 @@ class FetchError(AgentError):
         self.url, self.reason, self.status, self.retry_after, self.permanent = url, reason, status, retry_after, permanent
         super().__init__(f'{url}: {detail or reason}')
 
-# %% ../nbs/13d_addresses.ipynb #adbcd405
+# %% ../nbs/13d_addresses.ipynb #f2433c2a
 SCHEMES = {'http': 80, 'https': 443}
 _SAFE = "%/:=&?~#+!$,;'@()*[]"
 
@@ -69,7 +69,7 @@ def host_of(
     parts: SplitResult = urlsplit(url)
     return parts.hostname or '', parts.port or SCHEMES[parts.scheme]
 
-# %% ../nbs/13d_addresses.ipynb #15b7db4d
+# %% ../nbs/13d_addresses.ipynb #059b2ac0
 _NAT64 = ipaddress.ip_network('64:ff9b::/96')
 
 def is_public(
@@ -83,7 +83,7 @@ def is_public(
         if ip.ipv4_mapped or ip in _NAT64: return True
     return ip.is_global and not ip.is_multicast and not ip.is_reserved and not getattr(ip, 'is_site_local', False)
 
-# %% ../nbs/13d_addresses.ipynb #a4c433c0
+# %% ../nbs/13d_addresses.ipynb #d8cc9816
 def allowed(
     host: str,              # a name or an IP address
     port: int,
@@ -109,6 +109,8 @@ def look_up(
 
 def _addresses(url: str, host: str, port: int, timeout: float) -> list[str]:
     "What the name service says, within `timeout` seconds."
+    try: return [str(ipaddress.ip_address(host))]
+    except ValueError: pass                     # a name, or a number in another spelling
     said: list = []
     def ask() -> None:
         try: said.append(list(dict.fromkeys(str(row[4][0]) for row in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))))

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/errands.html.md"""
 # %% auto #0
 __all__ = ['WatchCalls', 'confined', 'poll_apart', 'read_page_for', 'research_for', 'page_kept']
 
-# %% ../nbs/21a_errands.ipynb #99751bca
+# %% ../nbs/21a_errands.ipynb #a0c47950
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from .core import AgentError, agent_err
 from .host import LocalHost
 from .roots import locate
 
-# %% ../nbs/21a_errands.ipynb #d50d0305
+# %% ../nbs/21a_errands.ipynb #83c54292
 class WatchCalls:
     "The group `watch`, performed with the host's vault."
     vault: Any
@@ -45,7 +45,7 @@ class WatchCalls:
         if 'watch' in self.without: raise NotImplementedError(f'{type(self).__name__} does not perform watch: it is switched off')
         return list(ACTIONS)
 
-# %% ../nbs/21a_errands.ipynb #3c45a4a0
+# %% ../nbs/21a_errands.ipynb #c76ba07f
 def confined(
     host: Any,     # whose roots
     target: str,   # of a watch
@@ -73,7 +73,7 @@ def poll_apart(
     if told['ran'] and hasattr(vault, 'connect'): host.connect()
     return told | dict(results=[host._shown_row(row) for row in told['results']])
 
-# %% ../nbs/21a_errands.ipynb #d4a8662b
+# %% ../nbs/21a_errands.ipynb #d3c753ea
 def read_page_for(
     host: Any,       # with or without a vault
     url: str,        # http or https
@@ -81,6 +81,7 @@ def read_page_for(
     whole: bool,     # of an HTML page, everything
 ) -> Any:            # a WebPage
     "A page, kept in the host's vault when there is one and it is wanted. Raises FetchError."
+    host._may_read_web('reading a page')
     keep = remember and 'memory' not in host.without and host.remember_reads
     return host._shown_page(page_kept(host, url, whole) if keep else LocalHost.read_url(host, url, whole=whole))
 
@@ -90,11 +91,12 @@ def research_for(
 ) -> Any:        # a Research
     "What the web says, its pages kept, answered with the vault's sections. Raises AgentError when the web cannot be searched."
     from ramabana.research import research
+    host._may_read_web('searching the web')
     if 'memory' in host.without: return LocalHost.research(host, query)
     found = research(query, host.read_url, lambda question: host.memory_search(question)['results'])
     return replace(found, sources=tuple(host._gated(list(found.sources))))
 
-# %% ../nbs/21a_errands.ipynb #6c724024
+# %% ../nbs/21a_errands.ipynb #0de349db
 def page_kept(
     host: Any,    # with a vault
     url: str,     # http or https

@@ -351,9 +351,14 @@ class LocalHost(SearchHost):
     def read_url(self, url: str, remember: bool = True, whole: bool = False) -> Any:
         "A web page as text with its title (a WebPage); `whole` keeps its menus. Raises FetchError, an AgentError that says what happened."
         from ramabana.research import read_page_alone
+        self._may_read_web('reading a page')
         return read_page_alone(url, whole)
 
     def research(self, query: str) -> Any:
         "What the web says to a question (a Research). Raises AgentError when it cannot be searched."
         from ramabana.research import research
+        self._may_read_web('searching the web')
         return research(query, self.read_url)
+
+    def _may_read_web(self, what: str) -> None:
+        if 'web' in self.without: raise AgentError(f'{what} is not available: this host was made with web=False')

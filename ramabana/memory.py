@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from . import catalog, recall, upkeep
+from . import catalog, lifetime, recall, upkeep
 from .config import default_vault
 from .core import AgentError, Hit, Section
 from .engine import Engine, backup
@@ -193,6 +193,18 @@ class VaultKeeper(VaultReader):
         other = object.__new__(type(self))
         other.note_, other.store = self.note_, Store(self.store.engine, safe_shelf(name), self.store.wanted)
         return other
+
+    def confirm(self, ref: Any, pii: str | None = 'off', pii_ner: bool = False) -> dict:
+        "Say that a document still holds: its age begins anew. Raises AgentError when there is none."
+        return self._gated(lifetime.confirm(self.store, ref), pii, pii_ner)
+
+    def supersede(self, old: Any, new: Any, reason: str = '', pii: str | None = 'off', pii_ner: bool = False) -> dict:
+        "Say that `new` has taken the place of `old`, which no search finds from now on. Raises AgentError for one that is not there."
+        return self._gated(lifetime.supersede(self.store, old, new, reason), pii, pii_ner)
+
+    def stale(self, older: float | None = None, pii: str | None = 'off', pii_ner: bool = False) -> list[dict]:
+        "What may no longer be true, the oldest first; with `older` (seconds) also what nobody wrote or confirmed for so long."
+        return self._gated(lifetime.list_stale(self.store, older), pii, pii_ner)
 
     def encode_pending(self) -> int:
         "Encode what was stored while no encoder could be had; how many chunks still wait."

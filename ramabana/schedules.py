@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/schedules.html.md"""
 # %% auto #0
 __all__ = ['MIN_EVERY', 'MAX_EVERY', 'EXAMPLES', 'Schedule', 'parse_schedule', 'checked_zone', 'occurrence', 'following']
 
-# %% ../nbs/15_schedules.ipynb #eeee789e
+# %% ../nbs/15_schedules.ipynb #15894bae
 import math
 import re
 from calendar import monthrange
@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-# %% ../nbs/15_schedules.ipynb #c3dd51b3
+# %% ../nbs/15_schedules.ipynb #fdcce16a
 MIN_EVERY = 10            # seconds; nothing runs more often
 MAX_EVERY = 100 * 366     # days
 EXAMPLES = "'30m', '2h', '1d12h', '2w', '1M' (month), '3 months', 'P1DT12H', or a cron line such as '0 9 * * MON'"
 _UNITS = {'seconds': 's sec secs second seconds', 'minutes': 'm min mins minute minutes', 'hours': 'h hr hrs hour hours', 'days': 'd day days', 'weeks': 'w week weeks',
     'months': 'mo mos month months', 'years': 'y yr yrs year years'}
 _UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words.split()}
-_PIECE = re.compile(r'\s*(\d+(?:\.\d+)?)?\s*([A-Za-z]+)(?:\s*,|\s+and\b)?')
-_ISO = re.compile(r'P(?=.)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?', re.I)
+_PIECE = re.compile(r'\s*(\d+(?:\.\d+)?)?\s*([A-Za-z]+)(?:\s*,|\s+and\b)?', re.A)
+_ISO = re.compile(r'P(?=.)(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?', re.I | re.A)
 
 def _pieces(text: str) -> dict[str, float] | None:
     "Amounts by unit, or None when `text` is no interval. A lone unit counts one."
     if found := _ISO.fullmatch(text): return {unit: float(n) for unit, n in zip(('years', 'months', 'weeks', 'days', 'hours', 'minutes', 'seconds'), found.groups()) if n}
-    if re.fullmatch(r'\d+(\.\d+)?', text): return {'seconds': float(text)}
+    if re.fullmatch(r'\d+(\.\d+)?', text, re.A): return {'seconds': float(text)}
     amounts: dict[str, float] = {}
     at = 0
     while at < len(text):
@@ -39,7 +39,7 @@ def _pieces(text: str) -> dict[str, float] | None:
         at = found.end()
     return amounts or None
 
-# %% ../nbs/15_schedules.ipynb #e6ea1f15
+# %% ../nbs/15_schedules.ipynb #e1100812
 @dataclass(frozen=True)
 class Schedule:
     "When something is to happen again and again."
@@ -57,7 +57,7 @@ class Schedule:
         years, months = divmod(self.months, 12)
         return (years * 365 + months * 30 + self.days) * 86400.0 + self.seconds
 
-# %% ../nbs/15_schedules.ipynb #7aec4e31
+# %% ../nbs/15_schedules.ipynb #50faa949
 def parse_schedule(
     every: str | float,       # an interval or a cron line; a number is seconds
     tz: str | None = None,    # IANA name; None is the machine's zone
@@ -88,7 +88,7 @@ def checked_zone(
     try: return ZoneInfo(tz).key
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError): raise ValueError(f'{tz!r} is no time zone: write an IANA name such as Europe/Berlin or UTC') from None
 
-# %% ../nbs/15_schedules.ipynb #20cb0175
+# %% ../nbs/15_schedules.ipynb #2e5c301d
 def _cron(line: str, zone: str) -> Schedule:
     "A schedule from a cron line. Raises ValueError when it is none or never matches."
     made = Schedule(line, cron=line, tz=zone)
@@ -106,7 +106,7 @@ def _cron_gap(schedule: Schedule) -> float:
     except CronSimError as e: raise ValueError(str(e)) from e
     except StopIteration: raise ValueError('it never matches') from None
 
-# %% ../nbs/15_schedules.ipynb #ad0817b9
+# %% ../nbs/15_schedules.ipynb #6670d943
 def _moment(local: datetime, zone: ZoneInfo) -> float:
     "Epoch seconds of the wall-clock time `local` (naive): the first of two, the end of the gap for one that is skipped."
     aware = local.replace(tzinfo=zone, fold=0)
@@ -136,7 +136,7 @@ def occurrence(
     local = local.replace(year=year, month=month, day=min(local.day, monthrange(year, month)[1])) + timedelta(days=n * schedule.days)
     return _moment(local, zone) + n * schedule.seconds
 
-# %% ../nbs/15_schedules.ipynb #5a1b7664
+# %% ../nbs/15_schedules.ipynb #ef255611
 _MANY = 100_000   # occurrences of a cron line that are counted
 
 def following(

@@ -6,8 +6,8 @@ Docs: https://example.github.io/ramabana/vault.html.md"""
 
 # %% auto #0
 __all__ = ['POLICIES', 'check_policies', 'policy_of', 'names_too', 'gated_by', 'gated_tree', 'memory_row', 'prose_hit',
-           'titled_alike', 'taken', 'VaultCalls', 'LaterCalls', 'row_shown', 'page_shown', 'VaultHost', 'opening_of',
-           'search_all', 'with_reason', 'connecting', 'WorkspaceHost']
+           'titled_alike', 'taken', 'VaultCalls', 'LaterCalls', 'row_shown', 'page_shown', 'GateCalls', 'VaultHost',
+           'opening_of', 'search_all', 'with_reason', 'connecting', 'WorkspaceHost']
 
 # %% ../nbs/22_vault.ipynb #f026c359
 import threading
@@ -63,7 +63,7 @@ def names_too(
 
 # %% ../nbs/22_vault.ipynb #f1fd2f8a
 def gated_by(
-    host: 'VaultHost',
+    host: Any,         # a VaultHost
     record: Any,       # what would leave the vault: a Section, a string, or a list of them
     doc_id: str = '',  # the document of a string
 ) -> Any:              # of the same shape
@@ -159,22 +159,35 @@ class LaterCalls:
         if 'ask' in self.without: raise NotImplementedError(f'{type(self).__name__} does not perform ask: it is switched off')
         raise AgentError(f'answering from memory {LATER}: memory_search finds the sections')
 
-# %% ../nbs/22_vault.ipynb #8b34b44d
-def row_shown(host: 'VaultHost', row: dict) -> dict:
+# %% ../nbs/22_vault.ipynb #b8246900
+def row_shown(host: Any, row: dict) -> dict:
     "A row of a watch or a run through the host's gate."
     from ramabana.watching import shown_row
     policy = policy_of(host.pii, host.pii_fail, host._tell_once)
     return shown_row(host.vault.store, row, policy, names_too(host.pii_ner, host.pii_fail, host._tell_once) if policy != 'off' else False)
 
-def page_shown(host: 'VaultHost', page: Any) -> Any:
+def page_shown(host: Any, page: Any) -> Any:
     "A page through the host's gate; the vault is asked for judgements only when the page is in it."
     policy = policy_of(host.pii, host.pii_fail, host._tell_once) if hasattr(host, 'pii') else 'off'
     if policy == 'off': return page
     from ramabana.marks import gated
     return gated(page, policy, names_too(host.pii_ner, host.pii_fail, host._tell_once), host.vault.store if page.doc_id else None)
 
+# %% ../nbs/22_vault.ipynb #2e824fc5
+class GateCalls:
+    "The host's gate, for what its calls give."
+    note: Callable[[str], None]
+    _told: set[str]
+    def _gated(self, record: Any, doc_id: str = '') -> Any: return gated_by(self, record, doc_id)
+    def _shown_row(self, row: dict) -> dict: return row_shown(self, row)
+    def _shown_page(self, page: Any) -> Any: return page_shown(self, page)
+
+    def _tell_once(self, note: str) -> None:
+        if note not in self._told: self.note(note)
+        self._told.add(note)
+
 # %% ../nbs/22_vault.ipynb #4c8e6859
-class VaultHost(LocalHost, VaultCalls, WatchCalls, LaterCalls):
+class VaultHost(LocalHost, VaultCalls, WatchCalls, LaterCalls, GateCalls):
     "A LocalHost with memory: files, shell and search on this machine, and a vault that opens on first use or in the background."
     _connecting: threading.Thread | None = None
     def __init__(self,
@@ -234,12 +247,6 @@ class VaultHost(LocalHost, VaultCalls, WatchCalls, LaterCalls):
         if 'memory' not in self.without: end_opening(self._opening)
 
     def _worker_vault(self) -> 'Vault': return worker_vault(opening_of(self))
-    def _gated(self, record: Any, doc_id: str = '') -> Any: return gated_by(self, record, doc_id)
-    def _shown_row(self, row: dict) -> dict: return row_shown(self, row)
-    def _shown_page(self, page: Any) -> Any: return page_shown(self, page)
-    def _tell_once(self, note: str) -> None:
-        if note not in self._told: self.note(note)
-        self._told.add(note)
 
 # %% ../nbs/22_vault.ipynb #828ba668
 def opening_of(host: VaultHost) -> Opening:

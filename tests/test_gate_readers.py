@@ -48,6 +48,7 @@ READERS = {
     'toc': lambda v, d, **kw: v.toc(**kw), 'sources': lambda v, d, **kw: v.sources(**kw), 'versions': lambda v, d, **kw: v.versions(d, **kw),
     'search': lambda v, d, **kw: v.search('lakes', **kw), 'sections': lambda v, d, **kw: v.sections('lakes', **kw), 'context': lambda v, d, **kw: v.context('rivers boats', sections=2, **kw),
     'related': lambda v, d, **kw: v.related(f'{d}#1', **kw), 'federate': lambda v, d, **kw: v.federate('lakes', **kw), 'marks': lambda v, d, **kw: v.marks(**kw),
+    'confirm': lambda v, d, **kw: v.confirm(d, **kw), 'stale': lambda v, d, **kw: v.stale(older=-1, **kw), 'supersede': lambda v, d, **kw: v.supersede(d, v.note('newer lakes', key='newer')['doc_id'], **kw),
     'watches': lambda v, d, **kw: watched(v) and v.watches(**kw), 'watch': lambda v, d, **kw: watched(v) and v.watch(**watching(v), **kw), 'pause': lambda v, d, **kw: v.pause(watched(v)['id'], **kw),
     'resume': lambda v, d, **kw: v.resume(watched(v)['id'], **kw), 'run_watch': lambda v, d, **kw: v.run_watch(watched(v)['id'], **kw),
     'poll': lambda v, d, **kw: v.poll(at=watched(v)['next_run'] + 9, connect=False, **kw), 'runs': lambda v, d, **kw: v.run_watch(watched(v)) and v.runs(**kw),

@@ -8,7 +8,7 @@ PACKAGE = Path(__file__).resolve().parent.parent/'ramabana'
 LAYERS = '''core names config
 pii_view pii_labels pii_checks pii_patterns pii_address pii_secrets pii_names pii
 sections terms encode fuse
-schema engine vectors store catalog marks recall upkeep
+schema engine vectors store catalog marks lifetime recall upkeep
 topics files ignore walk markup addresses fetch readers folders scan filing
 robots pages websearch research
 schedules jobs actions housekeeping notify watches

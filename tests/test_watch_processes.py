@@ -95,7 +95,7 @@ POLLER = '''
 '''
 
 def test_eight_processes_on_one_file_do_each_once(tmp_path):
-    path, count = tmp_path/'v.db', 120
+    path, count = tmp_path/'v.db', 60
     with Vault(path) as vault: at = max(vault.watch(f'reminder {n}', every='1d', tz='UTC')['next_run'] for n in range(count))
     pollers = [child(POLLER, path, at, 60) for _ in range(8)]
     told = [ended(poller) for poller in pollers]
@@ -108,10 +108,10 @@ def test_eight_processes_on_one_file_do_each_once(tmp_path):
 
 @pytest.mark.slow
 def test_random_kills_among_eight_processes(tmp_path):
-    path, count = tmp_path/'v.db', 200
+    path, count = tmp_path/'v.db', 100
     with Vault(path) as vault: at = max(vault.watch(f'reminder {n}', every='1d', tz='UTC')['next_run'] for n in range(count))
     pollers, kills = [child(POLLER, path, at, 60) for _ in range(8)], 0
-    while kills < 12 and any(p.poll() is None for p in pollers):
+    while kills < 6 and any(p.poll() is None for p in pollers):
         time.sleep(0.25)
         victim = next((i for i, p in enumerate(pollers) if p.poll() is None), None)
         if victim is None: break

@@ -149,6 +149,8 @@ class VaultCalls:
         if found and found['doc_id'] != doc_id: raise AgentError(f'{doc_id!r} is no document id; the id of that document is {found["doc_id"]}')
         return bool(found) and self.vault.forget(doc_id)
 
+    def _worker_vault(self) -> 'Vault': return worker_vault(opening_of(self))
+
 # %% ../nbs/22_vault.ipynb #87b9b482
 class LaterCalls:
     "The group `ask`: declared, and not available in this version."
@@ -159,7 +161,7 @@ class LaterCalls:
         if 'ask' in self.without: raise NotImplementedError(f'{type(self).__name__} does not perform ask: it is switched off')
         raise AgentError(f'answering from memory {LATER}: memory_search finds the sections')
 
-# %% ../nbs/22_vault.ipynb #b8246900
+# %% ../nbs/22_vault.ipynb #c0c46d7f
 def row_shown(host: Any, row: dict) -> dict:
     "A row of a watch or a run through the host's gate."
     from ramabana.watching import shown_row
@@ -173,7 +175,7 @@ def page_shown(host: Any, page: Any) -> Any:
     from ramabana.marks import gated
     return gated(page, policy, names_too(host.pii_ner, host.pii_fail, host._tell_once), host.vault.store if page.doc_id else None)
 
-# %% ../nbs/22_vault.ipynb #2e824fc5
+# %% ../nbs/22_vault.ipynb #084cf0af
 class GateCalls:
     "The host's gate, for what its calls give."
     note: Callable[[str], None]
@@ -245,8 +247,6 @@ class VaultHost(LocalHost, VaultCalls, WatchCalls, LaterCalls, GateCalls):
     def close(self) -> None:
         "Close the vault when this host opened it."
         if 'memory' not in self.without: end_opening(self._opening)
-
-    def _worker_vault(self) -> 'Vault': return worker_vault(opening_of(self))
 
 # %% ../nbs/22_vault.ipynb #828ba668
 def opening_of(host: VaultHost) -> Opening:

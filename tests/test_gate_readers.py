@@ -3,6 +3,7 @@ import inspect
 import re
 
 import pytest
+from ramabana.config import set_setting
 from ramabana.core import AgentError
 from ramabana.memory import Vault
 from ramabana.pii import find_pii
@@ -37,10 +38,11 @@ def acting(name):
     "What an action tells when a person calls it. It is shown what was read."
     def call(vault, uid, **kw):
         from ramabana.filing import Filing
+        set_setting('search.provider', 'off')
         marked, words = vault.doc('quokka diary'), watching(vault)['target']
         vault._do = lambda made, watch, pii, names: type(vault)._do(vault, Filing(result=dict(doc_id=marked['doc_id'] if marked else '', title=words, diff=words)), watch, pii, names)
         try: return getattr(vault, name)(words, **kw)
-        except (AgentError, ValueError) as e: return type(vault)._do(vault, Filing(result=dict(doc_id=marked['doc_id'] if marked else '', diff=words)), None, kw.get('pii', 'off'), False)
+        except (AgentError, ValueError): return type(vault)._do(vault, Filing(result=dict(doc_id=marked['doc_id'] if marked else '', diff=words)), None, kw.get('pii', 'off'), False)
     return call
 
 READERS = {

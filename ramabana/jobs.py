@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/jobs.html.md"""
 __all__ = ['LEASE', 'MAX_ATTEMPTS', 'new_worker', 'is_gone', 'Job', 'LeaseLost', 'enqueue', 'claim', 'finish', 'backoff', 'fail',
            'put_back', 'reclaim', 'list_jobs', 'retry_job', 'note_run', 'list_runs']
 
-# %% ../nbs/15a_jobs.ipynb #0817bc0f
+# %% ../nbs/15a_jobs.ipynb #b2d3a96e
 import json
 import os
 import platform
@@ -23,7 +23,7 @@ from pathlib import Path
 from .core import AgentError, Record
 from .engine import Engine
 
-# %% ../nbs/15a_jobs.ipynb #5f83a474
+# %% ../nbs/15a_jobs.ipynb #89081434
 @cache
 def _machine() -> str:
     "This machine since it was started."
@@ -52,7 +52,7 @@ def is_gone(
     except OSError: return False
     return bool(started) and _started(int(pid)) not in ('', started)
 
-# %% ../nbs/15a_jobs.ipynb #2f205465
+# %% ../nbs/15a_jobs.ipynb #99cdadb3
 LEASE = 600.0       # seconds that a worker may take for a job
 MAX_ATTEMPTS = 5    # then it is set aside
 
@@ -82,10 +82,9 @@ def claim(
     limit: int = 1,     # jobs at most
     lease: float = LEASE, # seconds
 ) -> list[Job]:         # the longest due first
-    "Take jobs that are due."
-    with engine.write():
-        taken = engine.rows("update jobs set state = 'leased', worker = ?, lease = ?, attempts = attempts + 1 where id in "
-            "(select id from jobs where state = 'ready' and run_at <= ? order by run_at, id limit ?) returning id, watch, due, attempts, worker", (worker, now + lease, now, limit))
+    "Take jobs that are due: one statement, so one transaction."
+    taken = engine.rows("update jobs set state = 'leased', worker = ?, lease = ?, attempts = attempts + 1 where id in "
+        "(select id from jobs where state = 'ready' and run_at <= ? order by run_at, id limit ?) returning id, watch, due, attempts, worker", (worker, now + lease, now, limit))
     return sorted((Job(*row) for row in taken), key=lambda job: (job.due, job.id))
 
 def finish(
@@ -96,7 +95,7 @@ def finish(
     if not engine.rows("delete from jobs where id = ? and worker = ? and state = 'leased' returning id", (job.id, job.worker)):
         raise LeaseLost(f'job {job.id} was taken over by another worker: what was done for it here is dropped')
 
-# %% ../nbs/15a_jobs.ipynb #a3478a20
+# %% ../nbs/15a_jobs.ipynb #7735b845
 _FIRST_WAIT, _LONGEST_WAIT = 30.0, 6 * 3600.0
 
 def backoff(
@@ -136,7 +135,7 @@ def put_back(
     return bool(engine.rows("update jobs set state = 'ready', run_at = ?, attempts = attempts - 1, worker = '', lease = null where id = ? and worker = ? and state = 'leased' returning id",
         (run_at, job.id, job.worker)))
 
-# %% ../nbs/15a_jobs.ipynb #c6eccde2
+# %% ../nbs/15a_jobs.ipynb #8f1cb840
 def reclaim(
     engine: Engine,  # the open file
     now: float,      # epoch seconds
@@ -150,7 +149,7 @@ def reclaim(
             "run_at = min(run_at, ?2), worker = '', lease = null where id = ?4 and worker = ?1 and state = 'leased' returning id", row)) for row in lost)
     return count
 
-# %% ../nbs/15a_jobs.ipynb #ed0d6672
+# %% ../nbs/15a_jobs.ipynb #b93c8622
 _COLUMNS = ('job_id', 'watch_id', 'action', 'target', 'due', 'state', 'run_at', 'attempts', 'error')
 
 def list_jobs(
@@ -170,7 +169,7 @@ def retry_job(
     "Give a job another `MAX_ATTEMPTS`, now."
     return bool(engine.rows("update jobs set state = 'ready', attempts = 0, run_at = ?, error = '' where id = ? and state <> 'leased' returning id", (now, job_id)))
 
-# %% ../nbs/15a_jobs.ipynb #70829f7c
+# %% ../nbs/15a_jobs.ipynb #8285a547
 def note_run(
     engine: Engine,   # inside a transaction
     job: Job,         # that was attempted

@@ -44,7 +44,7 @@ class SearchCalls(Protocol):
     def grep(self, pattern: str, path: str = '.', glob: str = '', limit: int = 100, fixed: bool = False) -> list[Hit]: ...
     def search(self, query: str, limit: int = 20) -> list[Hit]: ...
     def run_cmd(self, command: str, cwd: str | None = None, timeout: float = 120.0) -> Ran: ...
-    def read_url(self, url: str, remember: bool = True) -> Any: ...
+    def read_url(self, url: str, remember: bool = True, whole: bool = False) -> Any: ...
     def research(self, query: str) -> Any: ...
 
 # %% ../nbs/20_host.ipynb #9f6a3d61
@@ -350,10 +350,17 @@ class LocalHost(SearchHost):
         root, below = locate(cwd or self._roots[0], self._roots)
         return run_command(command, root/below, timeout)
 
-    def read_url(self, url: str, remember: bool = True) -> Any:
-        "Raises AgentError: pages cannot be read yet."
-        raise AgentError(f'reading {url!r} {LATER}: save the page as a file and read that')
+    def read_url(self, url: str, remember: bool = True, whole: bool = False) -> Any:
+        "A web page as text with its title (a WebPage); `whole` keeps its menus. Raises FetchError, an AgentError that says what happened."
+        from ramabana.research import read_page_alone
+        self._may_read_web('reading a page')
+        return read_page_alone(url, whole)
 
     def research(self, query: str) -> Any:
-        "Raises AgentError: the web cannot be searched yet."
-        raise AgentError(f'research of {query!r} {LATER}: search looks through the files')
+        "What the web says to a question (a Research). Raises AgentError when it cannot be searched."
+        from ramabana.research import research
+        self._may_read_web('searching the web')
+        return research(query, self.read_url)
+
+    def _may_read_web(self, what: str) -> None:
+        if 'web' in self.without: raise AgentError(f'{what} is not available: this host was made with web=False')

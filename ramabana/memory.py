@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from . import catalog, recall, upkeep
+from . import catalog, lifetime, recall, upkeep
 from .backup import backup
 from .config import default_vault
 from .core import AgentError, Hit, Section
@@ -20,6 +20,7 @@ from .engine import Engine
 from .marks import PERSONAL, gated, mark, marks
 from .names import safe_shelf
 from .store import Store, draft, forget, storable, write
+from .watching import VaultWatches
 if TYPE_CHECKING:
     from fastcore.basics import AttrDict
     from fastcore.foundation import L
@@ -206,6 +207,18 @@ class VaultKeeper(VaultReader):
         other.note_, other.store = self.note_, Store(self.store.engine, safe_shelf(name), self.store.wanted)
         return other
 
+    def confirm(self, ref: Any, pii: str | None = 'off', pii_ner: bool = False) -> dict:
+        "Say that a document still holds: its age begins anew. Raises AgentError when there is none."
+        return self._gated(lifetime.confirm(self.store, ref), pii, pii_ner)
+
+    def supersede(self, old: Any, new: Any, reason: str = '', pii: str | None = 'off', pii_ner: bool = False) -> dict:
+        "Say that `new` has taken the place of `old`, which no search finds from now on. Raises AgentError for one that is not there."
+        return self._gated(lifetime.supersede(self.store, old, new, reason), pii, pii_ner)
+
+    def stale(self, older: float | None = None, pii: str | None = 'off', pii_ner: bool = False) -> list[dict]:
+        "What may no longer be true, the oldest first; with `older` (seconds) also what nobody wrote or confirmed for so long."
+        return self._gated(lifetime.list_stale(self.store, older), pii, pii_ner)
+
     def encode_pending(self) -> int:
         "Encode what was stored while no encoder could be had; how many chunks still wait."
         return upkeep.encode_pending(self.store)
@@ -236,7 +249,7 @@ def prose_leg(
     return leg
 
 # %% ../nbs/19a_memory.ipynb #c3d15e50
-class Vault(VaultKeeper):
+class Vault(VaultKeeper, VaultWatches):
     "A private memory in one file: notes, pages and documents, found by word and by meaning."
     def federate(self, q: str, limit: int = 12, prose: bool = True, repo: bool = True, grep: bool = True, shelves: bool = True, kind: str | Sequence[str] | None = None,
             weights: dict[str, float] | None = None, dir: str | os.PathLike | None = None, per_leg: int | None = None, legs: dict[str, Callable] | None = None,

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/pii_names.html.md"""
 # %% auto #0
 __all__ = ['SLOTS', 'MODEL', 'Model', 'slot', 'read_model', 'model', 'candidates', 'forget_words', 'names_in']
 
-# %% ../nbs/03g_pii_names.ipynb #38928f86
+# %% ../nbs/03g_pii_names.ipynb #6a17bb60
 import json
 import re
 import struct
@@ -22,7 +22,7 @@ from .pii_labels import plain
 from .pii_patterns import Span
 from .pii_words import AROUND, EDGE, PLACES, WORDY, Token, Word, hints, lists, packed, pair_features, tokens, word_features, word_of
 
-# %% ../nbs/03g_pii_names.ipynb #1a88dd97
+# %% ../nbs/03g_pii_names.ipynb #f99ffa03
 SLOTS = 1 << 18        # of the table of weights
 MODEL = 'names.bin.xz'
 
@@ -52,14 +52,14 @@ def read_model(
         weights = struct.unpack(f'<{n}I{3 * n}b', body)
         return Model(dict(zip(weights[:n], zip(*[iter(weights[n:])] * 3, strict=True), strict=True)), steps, float(head['bias']))
     except (struct.error, ValueError, KeyError, TypeError) as e:
-        raise AgentError(f'data/pii/{MODEL} is damaged or made for other lists ({e}): install ramabana again, or ask without names (pii_ner off); nothing was shown') from None
+        raise AgentError(f'data/pii/{MODEL} is damaged or made for other lists ({e}): install ramabana again to look for names, or ask without them (pii_ner off); nothing was shown') from None
 
 @cache
 def model() -> Model:
     "The shipped model, read at the first name that is looked for. Raises AgentError when it is missing or damaged."
     return read_model(packed(MODEL), lists().crc)
 
-# %% ../nbs/03g_pii_names.ipynb #69a73dae
+# %% ../nbs/03g_pii_names.ipynb #3832bbe4
 _PARTICLES = frozenset("de del della di da do dos das du des la le van von der den ten ter zu zur af av bin ibn al el y e und of".split())
 _INNER = _PARTICLES | set(".-'’+")
 _NEVER = -1e6
@@ -112,7 +112,7 @@ def _candidate_words(text: str) -> list[str]:
     found = tokens(text)
     return [t.word for t, good in zip(found, candidates(text, found, [word_of(t.word) for t in found]), strict=True) if word_of(t.word).form[0] in WORDY and good]
 
-# %% ../nbs/03g_pii_names.ipynb #76325d84
+# %% ../nbs/03g_pii_names.ipynb #6e197ffe
 _KEPT = 12_000     # words
 _words: dict[str, Word] = {}
 _sums: dict[str, list] = {}
@@ -147,7 +147,7 @@ def _pair_weights(sign: str, table: dict) -> tuple[int, int, int]:
     _pairs[sign] = out = table.get(slot(sign), (0, 0, 0))
     return out
 
-# %% ../nbs/03g_pii_names.ipynb #e3e792f5
+# %% ../nbs/03g_pii_names.ipynb #f7934787
 def _score(k: int, words: list[str], known: list[Word], hint: str, table: dict) -> tuple[int, int, int]:
     "How much speaks for outside, begin and inside at token `k`. `known` has two EDGEs at either end."
     o = b = i = 0
@@ -184,7 +184,7 @@ def _best(scores: list[tuple[float, float, float]], steps: tuple) -> list[int]:
         out.append(label)
     return out[::-1]
 
-# %% ../nbs/03g_pii_names.ipynb #07385cad
+# %% ../nbs/03g_pii_names.ipynb #d6154ed5
 _IS = frozenset('is was ist war heisst est es era e jest to is: är er'.split())
 _SAYS = frozenset('named called says said asked replied genannt namens heisse sagte nomme appelle dit llamo llama dijo chiamo chiama disse chamo chama nazywam'.split())
 _GREETS = frozenset('hi hello hey dear hallo liebe lieber bonjour cher chere hola estimado estimada caro cara gentile prezado prezada hej szanowny szanowna'.split())
@@ -198,7 +198,7 @@ def _is_invited(known: list[Word], k: int) -> bool:
     if left.form == ':' or left.low in _IS: return left2.cue == 'b' and left2.low not in _GREETS
     return left.low in _SAYS or left.low in _GREETS and left.form == 'Xx'
 
-# %% ../nbs/03g_pii_names.ipynb #675d2df2
+# %% ../nbs/03g_pii_names.ipynb #c04b76b9
 def _tagged(text: str, found: list[Token], seen: dict[str, str], weights: Model, memo: dict) -> list[int]:
     "The label of each token."
     words = [t.word for t in found]
@@ -220,7 +220,7 @@ def _tagged(text: str, found: list[Token], seen: dict[str, str], weights: Model,
         start = -1
     return labels
 
-# %% ../nbs/03g_pii_names.ipynb #b8242fdc
+# %% ../nbs/03g_pii_names.ipynb #8b8bdb72
 def _runs(found: list[Token], labels: list[int]) -> list[tuple[int, int]]:
     "(first token, one past the last) of each name."
     out, start = [], None
@@ -271,7 +271,7 @@ def _is_shouted(found: list[Token], start: int, end: int) -> bool:
     beside = [word_of(t.word) for t in found[max(0, start - 2):start] + found[end:end + 2] if t.word.isupper() and len(t.word) > 2]
     return any((w.group or w.listed) and not set(w.listed) & {'f', 'l'} and not w.cue for w in beside)
 
-# %% ../nbs/03g_pii_names.ipynb #e333e2ce
+# %% ../nbs/03g_pii_names.ipynb #8732c4ff
 _BASE64 = re.compile(r'(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{4}){2,20}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?(?![A-Za-z0-9+/=])')
 
 def _encoded(text: str) -> list[tuple[int, int]]:
@@ -301,7 +301,7 @@ def _is_credit(text: str, start: int, end: int) -> bool:
     if text[start - 1:start] == '(' and _ISSUE.match(text, end): return True
     return bool(_ENTRY.search(text[max(0, start - 300):start]) and _BY.search(text[max(0, start - 90):start]))
 
-# %% ../nbs/03g_pii_names.ipynb #c277bcd5
+# %% ../nbs/03g_pii_names.ipynb #77ba2792
 def _once(text: str, weights: Model, memo: dict) -> list[tuple[int, int]]:
     "The names of `text`, (start, end), read once."
     found = tokens(text)
@@ -320,7 +320,7 @@ def _once(text: str, weights: Model, memo: dict) -> list[tuple[int, int]]:
         out.append((found[start].start, found[end - 1].end))
     return sorted([*out, *(hid for hid in _encoded(text) if not any(start < hid[1] and hid[0] < end for start, end in out))])
 
-# %% ../nbs/03g_pii_names.ipynb #de012ad4
+# %% ../nbs/03g_pii_names.ipynb #4a8cdb5f
 _ROUNDS = 8      # almost always two
 
 def _masked(text: str, spans: Iterable[tuple[int, int, str]]) -> tuple[str, list[int], list[int]]:

@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/pii_words.html.md"""
 __all__ = ['LISTS', 'WORDY', 'EDGE', 'PLACES', 'AROUND', 'Token', 'tokens', 'packed', 'Lists', 'lists', 'Word', 'shape',
            'word_of', 'word_features', 'pair_features', 'hints', 'features']
 
-# %% ../nbs/03g0_pii_words.ipynb #9e79ce70
+# %% ../nbs/03g0_pii_words.ipynb #93847e68
 import lzma
 import re
 from functools import cache
@@ -19,7 +19,7 @@ from zlib import crc32
 from .core import AgentError
 from .pii_labels import plain
 
-# %% ../nbs/03g0_pii_words.ipynb #bece62af
+# %% ../nbs/03g0_pii_words.ipynb #3bf2a273
 _TOKEN = re.compile(r'(?<![\w.])@[^\W\d]\w{0,40}|[^\W\d_]+|\d+|\n|[^\w\s]|_')
 _HUMPS = re.compile(r'[^\W\d_]+?(?:(?<=[^\W\d_A-Z])(?=[A-ZÀ-ÞĄĆĘŁŃŚŹŻČŘŠŽĐ])|$)')
 _CYRILLIC = re.compile('[\u0400-\u04ff]')
@@ -48,7 +48,7 @@ def tokens(
         else: out += [_token(start + piece.start(), start + piece.end(), piece[0]) for piece in _HUMPS.finditer(word)]
     return out
 
-# %% ../nbs/03g0_pii_words.ipynb #3816a1f4
+# %% ../nbs/03g0_pii_words.ipynb #ecc8a05f
 LISTS = 'lists.txt.xz'
 _SECTIONS = 'flcj'     # first names, last names, places, words of jobs, organisations and calendars
 
@@ -58,7 +58,7 @@ def packed(
     "A data file of the names model. Raises AgentError when it is missing or damaged: names that can't be looked for must not count as absent."
     try: return lzma.decompress(resources.files('ramabana').joinpath(f'data/pii/{name}').read_bytes())
     except (OSError, lzma.LZMAError, EOFError) as e:
-        raise AgentError(f"the names model can't read data/pii/{name} ({type(e).__name__}): install ramabana again, or ask without names (pii_ner off); nothing was shown") from None
+        raise AgentError(f"the names model can't read data/pii/{name} ({type(e).__name__}): install ramabana again to look for names, or ask without them (pii_ner off); nothing was shown") from None
 
 class Lists(NamedTuple):
     "What is known of words."
@@ -77,7 +77,7 @@ def lists() -> Lists:
         for word in part.split('\n'): flags[word] = flags.get(word, '') + letter
     return Lists(flags, dict(zip(parts[-2].split('\n'), parts[-1], strict=False)), crc32(raw))
 
-# %% ../nbs/03g0_pii_words.ipynb #56823aff
+# %% ../nbs/03g0_pii_words.ipynb #f9d024b8
 WORDY = 'Xxoh'      # first letters of the shapes of words and handles
 _TITLES = '''mr mrs ms miss mx dr prof professor sir dame lord lady madam mister rev reverend father sister brother hon judge justice capt captain col colonel gen general sgt sergeant lt maj major officer senator
 herr herrn frau fraulein hr fr doktor mme mlle monsieur madame mademoiselle maitre senor senora srta sr sra don dona doña signor signora sig dott dottor ing avv pan pani pana panu panem paniom panstwo dhr mevr mevrouw meneer
@@ -120,7 +120,7 @@ def word_of(
         return Word(low[1:], 'h', ''.join(sorted({f for p in pieces if len(p) > 2 for f in known.flags.get(plain(p).lower(), '')})), known.groups.get(low[1:], ''), '')
     return Word(low, shape(word), known.flags.get(low, ''), known.groups.get(low, ''), _CUE.get(low, ''))
 
-# %% ../nbs/03g0_pii_words.ipynb #ec4d8753
+# %% ../nbs/03g0_pii_words.ipynb #c715a147
 PLACES = (-3, -2, -1, 0, 1, 2)
 AROUND = {-3: 'wsgkc', -2: 'wsghkc', -1: 'wsghkec', 0: 'wsghkcpefnqu', 1: 'wsghkec', 2: 'wsghkc'}
 
@@ -140,7 +140,7 @@ def word_features(
     if len(low) > 6 and not listed and not group: out.append(f'u{form}{_starts_with_name(low)}')     # justinbieber
     return out
 
-# %% ../nbs/03g0_pii_words.ipynb #d503ab54
+# %% ../nbs/03g0_pii_words.ipynb #451cf653
 def pair_features(
     left2: Word, left: Word, word: Word, right: Word, right2: Word, # neighbours; EDGE outside the text
     hint: str,                                                      # what the rest of the document says of the word
@@ -152,7 +152,7 @@ def pair_features(
             f'I{left.low}|{left2.form}|{form}', f'J{left2.low}|{left.low}|{form}', f'K{form}|{right.low}|{right2.low}', f'L{left.group}|{mine}', f'M{mine}|{right.group}',
             f'N{word.group}|{mine}|{left.form}', f'O{mine}|{word.group}|{right.listed}{right.group}', f'P{left2.cue}|{left.form}|{form}', f'Q{left.cue}|{left.form}|{mine}')
 
-# %% ../nbs/03g0_pii_words.ipynb #1cda4064
+# %% ../nbs/03g0_pii_words.ipynb #68b249dc
 def hints(
     found: list[Token], # of a whole text
 ) -> dict[str, str]:
@@ -167,7 +167,7 @@ def hints(
     small, inside = {plain(w) for w in small}, {plain(w).lower() for w in inside}
     return {w: ('l' if w in small else '') + ('m' if w in inside else '') for w in small | inside}
 
-# %% ../nbs/03g0_pii_words.ipynb #12bba9ae
+# %% ../nbs/03g0_pii_words.ipynb #10c3f728
 def features(
     found: list[Token], # of a whole text
 ) -> list[list[str]]:   # for each token

@@ -8,11 +8,12 @@ Docs: https://example.github.io/ramabana/tools.html.md"""
 __all__ = ['log_', 'Tool', 'BUILDERS', 'error_text', 'bind', 'read_file', 'write_file', 'edit_file', 'delete_file', 'list_files',
            'file_tools', 'search', 'grep', 'search_tools', 'run_cmd', 'shell_tools', 'read_url', 'research',
            'web_tools', 'memory_search', 'memory_read', 'remember', 'memory_forget', 'memory_tools', 'ask_memory',
-           'ask_tools', 'watch', 'list_watches', 'cancel_watch', 'watch_tools', 'api_tools', 'tools_for']
+           'ask_tools', 'watch', 'watch_line', 'list_watches', 'cancel_watch', 'watch_tools', 'api_tools', 'tools_for']
 
 # %% ../nbs/23_tools.ipynb #a7107ef5
 import inspect
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -197,14 +198,15 @@ def shell_tools(
     return [] if 'shell' in host.without else [bind(run_cmd, host)]
 
 # %% ../nbs/23_tools.ipynb #8de2bc82
-def read_url(host: Host, url: str, remember: bool = True) -> str:
+def read_url(host: Host, url: str, remember: bool = True, whole: bool = False) -> str:
     """Read a web page as text.
 
     Args:
         url: http or https address
         remember: keep the page in memory, so that it is found again
+        whole: also its menus and everything around the main text
     """
-    return clip(str(host.read_url(url, remember)), MAX_TEXT, 'with remember, memory_search finds the rest')
+    return clip(str(host.read_url(url, remember, whole)), MAX_TEXT, 'with remember, memory_search finds the rest')
 
 def research(host: Host, query: str) -> str:
     """Search the web, keep what was read, and answer with the sections on the question.
@@ -305,25 +307,33 @@ def ask_tools(
     return [] if 'ask' in host.without else [bind(ask_memory, host)]
 
 def watch(host: Host, target: str, kind: str = '', every: str = '1d', note: str = '') -> str:
-    """Do something again and again: read a page and tell what changed, or remind of something.
+    """Do something again and again: remind of something, or tell what changed on a page, in a folder, in the results of a search.
 
     Args:
-        target: an address, or what to remind of
-        kind: url, remind, ...; empty is url for an address, else remind
-        every: how often, e.g. 30m, 1d, 2w
+        target: what to remind of, an address, a folder or file inside the roots, a query
+        kind: remind, url, folder, path, search, arxiv; empty is url for an address, else remind
+        every: how often, e.g. 30m, 1d, 2w, 1M (month), or a cron line such as 0 9 * * MON
         note: title of what is filed
     """
     action = kind or ('url' if target.startswith(('http://', 'https://')) else 'remind')
     made = host.watch(target, action=action, every=every, note=note)
     return f'watching {action} {target} as {made["id"]}, every {every}'
 
-# %% ../nbs/23_tools.ipynb #3014ae09
+# %% ../nbs/23_tools.ipynb #9045c27d
+def watch_line(
+    row: Any, # of host.watches()
+) -> str:
+    "A watch in a line: id, what, how often, when next, and what is to be noticed."
+    wait = row['next_run'] - time.time() if row.get('next_run') else None
+    when = [f'next in {in_words(wait)}' if wait > 0 else 'due now'] if wait is not None and row.get('enabled', True) else []
+    last = [f'last {row["last_status"]} {in_words(time.time() - row["last_run"])} ago'] if row.get('last_run') else []
+    missed = [f'{row["missed"]} missed'] if row.get('missed') else []
+    noticed = [text for text in (row.get('remark'), row.get('last_error')) if text]
+    return f'{row["id"]} {row["action"]} {row["target"]}, every {row.get("said") or row["every"]}' + ''.join(f', {word}' for word in (*when, *last, *missed)) + ''.join(f' [{text}]' for text in noticed)
+
 def list_watches(host: Host) -> str:
-    "List what is watched, with when it is due and what went wrong."
-    def line(row: Any) -> str:
-        problem = f' [{row["last_error"]}]' if row.get('last_error') else ''
-        return f'{row["id"]} {row["action"]} {row["target"]}, every {row.get("said") or row["every"]}{problem}'
-    return clip('\n'.join(map(line, host.watches())), MAX_TEXT) or 'nothing is watched'
+    "List what is watched, with when it is due, what went wrong and what is overdue."
+    return clip('\n'.join(map(watch_line, host.watches())), MAX_TEXT) or 'nothing is watched'
 
 def cancel_watch(host: Host, watch_id: str) -> str:
     """Stop watching.

@@ -6,8 +6,8 @@ Docs: https://example.github.io/ramabana/vault.html.md"""
 
 # %% auto #0
 __all__ = ['POLICIES', 'check_policies', 'policy_of', 'names_too', 'gated_by', 'gated_tree', 'memory_row', 'prose_hit',
-           'titled_alike', 'taken', 'VaultCalls', 'LaterCalls', 'VaultHost', 'opening_of', 'search_all', 'with_reason',
-           'connecting', 'WorkspaceHost']
+           'titled_alike', 'taken', 'VaultCalls', 'LaterCalls', 'row_shown', 'page_shown', 'GateCalls', 'VaultHost',
+           'opening_of', 'search_all', 'with_reason', 'connecting', 'WorkspaceHost']
 
 # %% ../nbs/22_vault.ipynb #f026c359
 import threading
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from .code import LazyIndex
 from .config import env
 from .core import AgentError, Hit, Section, agent_err
+from .errands import WatchCalls, read_page_for, research_for
 from .federate import federate as merge
 from .host import LATER, LocalHost, report
 from .names import safe_shelf
@@ -62,7 +63,7 @@ def names_too(
 
 # %% ../nbs/22_vault.ipynb #f1fd2f8a
 def gated_by(
-    host: 'VaultHost',
+    host: Any,         # a VaultHost
     record: Any,       # what would leave the vault: a Section, a string, or a list of them
     doc_id: str = '',  # the document of a string
 ) -> Any:              # of the same shape
@@ -148,42 +149,47 @@ class VaultCalls:
         if found and found['doc_id'] != doc_id: raise AgentError(f'{doc_id!r} is no document id; the id of that document is {found["doc_id"]}')
         return bool(found) and self.vault.forget(doc_id)
 
+    def _worker_vault(self) -> 'Vault': return worker_vault(opening_of(self))
+
 # %% ../nbs/22_vault.ipynb #87b9b482
 class LaterCalls:
-    "The groups `ask` and `watch`: declared, and not available in this version."
+    "The group `ask`: declared, and not available in this version."
     without: set[str]
     def ask(self, question: str, ref: str | list[str] | None = None, instruction: str = '', **kw: Any) -> Any:
         "Raises AgentError: answering comes later."
         kw.pop('pii', None)
-        raise self._later('ask', 'answering from memory', 'memory_search finds the sections')
+        if 'ask' in self.without: raise NotImplementedError(f'{type(self).__name__} does not perform ask: it is switched off')
+        raise AgentError(f'answering from memory {LATER}: memory_search finds the sections')
 
-    def watch(self, target: str, action: str = 'remind', every: str = '1d', note: str = '') -> dict:
-        "Raises AgentError: watching comes later."
-        raise self._later('watch', f'watching {target!r}', 'remember keeps a note of it')
+# %% ../nbs/22_vault.ipynb #c0c46d7f
+def row_shown(host: Any, row: dict) -> dict:
+    "A row of a watch or a run through the host's gate."
+    from ramabana.watching import shown_row
+    policy = policy_of(host.pii, host.pii_fail, host._tell_once)
+    return shown_row(host.vault.store, row, policy, names_too(host.pii_ner, host.pii_fail, host._tell_once) if policy != 'off' else False)
 
-    def watches(self) -> list[dict]:
-        "Raises AgentError: watching comes later."
-        raise self._later('watch', 'listing watches')
+def page_shown(host: Any, page: Any) -> Any:
+    "A page through the host's gate; the vault is asked for judgements only when the page is in it."
+    policy = policy_of(host.pii, host.pii_fail, host._tell_once) if hasattr(host, 'pii') else 'off'
+    if policy == 'off': return page
+    from ramabana.marks import gated
+    return gated(page, policy, names_too(host.pii_ner, host.pii_fail, host._tell_once), host.vault.store if page.doc_id else None)
 
-    def unwatch(self, watch_id: str) -> bool:
-        "Raises AgentError: watching comes later."
-        raise self._later('watch', f'cancelling the watch {watch_id!r}')
+# %% ../nbs/22_vault.ipynb #084cf0af
+class GateCalls:
+    "The host's gate, for what its calls give."
+    note: Callable[[str], None]
+    _told: set[str]
+    def _gated(self, record: Any, doc_id: str = '') -> Any: return gated_by(self, record, doc_id)
+    def _shown_row(self, row: dict) -> dict: return row_shown(self, row)
+    def _shown_page(self, page: Any) -> Any: return page_shown(self, page)
 
-    def poll(self) -> dict:
-        "Raises AgentError: watching comes later."
-        raise self._later('watch', 'polling watches')
-
-    def watch_actions(self) -> list[str]:
-        "Raises AgentError: watching comes later."
-        raise self._later('watch', 'naming what a watch can do')
-
-    def _later(self, group: str, what: str, instead: str = '') -> Exception:
-        "Why `what` does not happen: the group is off, or not there yet."
-        if group in self.without: return NotImplementedError(f'{type(self).__name__} does not perform {group}: it is switched off')
-        return AgentError(f'{what} {LATER}' + (f': {instead}' if instead else ''))
+    def _tell_once(self, note: str) -> None:
+        if note not in self._told: self.note(note)
+        self._told.add(note)
 
 # %% ../nbs/22_vault.ipynb #4c8e6859
-class VaultHost(LocalHost, VaultCalls, LaterCalls):
+class VaultHost(LocalHost, VaultCalls, WatchCalls, LaterCalls, GateCalls):
     "A LocalHost with memory: files, shell and search on this machine, and a vault that opens on first use or in the background."
     _connecting: threading.Thread | None = None
     def __init__(self,
@@ -230,16 +236,18 @@ class VaultHost(LocalHost, VaultCalls, LaterCalls):
         "What each index gave at the last search, and why one gave nothing."
         return with_reason(super().search_note, self._opening.error) if self._federate else super().search_note
 
+    def read_url(self, url: str, remember: bool = True, whole: bool = False) -> Any:
+        "A web page as text with its title (a WebPage), kept in the vault unless `remember` is False. Raises FetchError."
+        return read_page_for(self, url, remember, whole)
+
+    def research(self, query: str) -> Any:
+        "Search the web, keep what was read, and answer with the vault's sections (a Research). Raises AgentError when the web cannot be searched."
+        return research_for(self, query)
+
     def close(self) -> None:
-        "Close the indexes, and the vault when this host opened it."
+        "Close the vault when this host opened it."
         super().close()
         if 'memory' not in self.without: end_opening(self._opening)
-
-    def _worker_vault(self) -> 'Vault': return worker_vault(opening_of(self))
-    def _gated(self, record: Any, doc_id: str = '') -> Any: return gated_by(self, record, doc_id)
-    def _tell_once(self, note: str) -> None:
-        if note not in self._told: self.note(note)
-        self._told.add(note)
 
 # %% ../nbs/22_vault.ipynb #828ba668
 def opening_of(host: VaultHost) -> Opening:

@@ -207,13 +207,16 @@ def test_what_the_rules_leave_out_is_counted(here, docs):
     assert '1 binary by name, 1 hidden' in here('add', str(docs)).stdout
     assert json.loads(here('add', str(docs), '--json').stdout)[0]['left_out'] == dict(binary=1, hidden=1)
 
-def test_errors_speak_the_language_of_the_shell(here, docs, tmp_path, capsys):
+def test_errors_speak_the_language_of_the_shell(here, docs, tmp_path, capsys, monkeypatch):
     here('add', str(docs))
     copy = str(tmp_path/'copy.db')
     here('backup', copy)
     told = [here(*words).stderr for words in (['read', 'nope'], ['backup', copy], ['read'], ['forget'], ['add', '/no/such/file'], ['add', 'https://example.org/page'])]
     for said, word in zip(told, ('`ramabana tree`', '--replace', ' ID ', ' REF ', 'no such file', 'save it as HTML')): assert word in said, said
+    from ramabana import pii_names, pii_words
     from ramabana.cli import run
+    pii_names.model.cache_clear()
+    monkeypatch.setattr(pii_words.resources, 'files', lambda package: tmp_path/'without a model')
     assert (run(['pii', '/no/such/file']), run(['pii', str(docs), '--names'])) == (1, 1)
     told += capsys.readouterr().err.splitlines()
     assert told[-2] == 'not looked at: /no/such/file: no such file' and '--names' in told[-1]

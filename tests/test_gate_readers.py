@@ -3,6 +3,8 @@ import inspect
 import re
 
 import pytest
+from ramabana.config import set_setting
+from ramabana.core import AgentError
 from ramabana.memory import Vault
 from ramabana.pii import find_pii
 from ramabana.tools import tools_for
@@ -11,13 +13,52 @@ from ramabana.vault import VaultHost
 CANARY = 'marit.holm@example.com'
 TEXT = f'# Letter\n\n## one\nrivers and boats\n\n## write to {CANARY}\nabout lakes and {CANARY}\n\n## third\nmore lakes\n'
 
+WORDS = dict(canary=f'ring {CANARY} about the lakes', diary='quokka lakes')
+WATCHES = ('watches', 'watch', 'pause', 'resume', 'run_watch', 'poll', 'runs', 'jobs', 'dead')   # of documents of their own
+ACTING = ('remind', 'url', 'web', 'folder', 'reread', 'arxiv')
+
+def watching(vault):
+    "What is watched: the words of a document that a person marked, when there is one."
+    return dict(target=WORDS['diary' if vault.doc('quokka diary') else 'canary'], every='1w', tz='UTC')
+
+def watched(vault):
+    "A reminder with the words; when a person marked a document, the reminder's own note is marked, too."
+    row = vault.watch(**watching(vault))
+    if vault.doc('quokka diary'):
+        vault.run_watch(row)
+        vault.mark_pii(f'note:reminder:{row["id"]}')
+    return row
+
+def queued(vault, state='ready'):
+    row = watched(vault)
+    with vault.store.engine.write(): vault.store.engine.rows('insert or ignore into jobs(watch, due, run_at, state) values(?, 1, 1, ?)', (row['id'], state))
+    return True
+
+def acting(name):
+    "What an action tells when a person calls it. It is shown what was read."
+    def call(vault, uid, **kw):
+        from ramabana.filing import Filing
+        set_setting('search.provider', 'off')
+        marked, words = vault.doc('quokka diary'), watching(vault)['target']
+        vault._do = lambda made, watch, pii, names: type(vault)._do(vault, Filing(result=dict(doc_id=marked['doc_id'] if marked else '', title=words, diff=words)), watch, pii, names)
+        try: return getattr(vault, name)(words, **kw)
+        except (AgentError, ValueError): return type(vault)._do(vault, Filing(result=dict(doc_id=marked['doc_id'] if marked else '', diff=words)), None, kw.get('pii', 'off'), False)
+    return call
+
 READERS = {
     'doc': lambda v, d, **kw: v.doc(d, **kw), 'document': lambda v, d, **kw: v.document(d, **kw), 'read': lambda v, d, **kw: [v.read(f'{d}#{n}', **kw) for n in range(4)] + [v.read(d, **kw)],
     'toc': lambda v, d, **kw: v.toc(**kw), 'sources': lambda v, d, **kw: v.sources(**kw), 'versions': lambda v, d, **kw: v.versions(d, **kw),
     'search': lambda v, d, **kw: v.search('lakes', **kw), 'sections': lambda v, d, **kw: v.sections('lakes', **kw), 'context': lambda v, d, **kw: v.context('rivers boats', sections=2, **kw),
-    'related': lambda v, d, **kw: v.related(f'{d}#1', **kw), 'federate': lambda v, d, **kw: v.federate('lakes', **kw), 'marks': lambda v, d, **kw: v.marks(**kw)}
-OTHERS = set('add note add_file add_files add_dir forget mark_pii mark_not_pii close path db encoder stats shelves shelf encode_pending check rebuild backup'.split())   # what gives no stored text
+    'related': lambda v, d, **kw: v.related(f'{d}#1', **kw), 'federate': lambda v, d, **kw: v.federate('lakes', **kw), 'marks': lambda v, d, **kw: v.marks(**kw),
+    'confirm': lambda v, d, **kw: v.confirm(d, **kw), 'stale': lambda v, d, **kw: v.stale(older=-1, **kw), 'supersede': lambda v, d, **kw: v.supersede(d, v.note('newer lakes', key='newer')['doc_id'], **kw),
+    'watches': lambda v, d, **kw: watched(v) and v.watches(**kw), 'watch': lambda v, d, **kw: watched(v) and v.watch(**watching(v), **kw), 'pause': lambda v, d, **kw: v.pause(watched(v)['id'], **kw),
+    'resume': lambda v, d, **kw: v.resume(watched(v)['id'], **kw), 'run_watch': lambda v, d, **kw: v.run_watch(watched(v)['id'], **kw),
+    'poll': lambda v, d, **kw: v.poll(at=watched(v)['next_run'] + 9, connect=False, **kw), 'runs': lambda v, d, **kw: v.run_watch(watched(v)) and v.runs(**kw),
+    'jobs': lambda v, d, **kw: queued(v) and v.jobs(**kw), 'dead': lambda v, d, **kw: queued(v, 'dead') and v.dead(**kw), **{name: acting(name) for name in ACTING}}
+OTHERS = set('add note add_file add_files add_dir forget mark_pii mark_not_pii close path db encoder stats shelves shelf encode_pending check rebuild backup unwatch retry_job'.split())   # what gives no stored text
 HOST = {'memory_search': lambda h, d: h.memory_search('rivers boats', limit=2), 'memory_tree': lambda h, d: h.memory_tree(), 'memory_read': lambda h, d: [h.memory_read(f'{d}#{n}') for n in range(4)],
+    'watches': lambda h, d: watched(h.vault) and h.watches(), 'watch': lambda h, d: watched(h.vault) and h.watch(**watching(h.vault)), 'poll': lambda h, d: h.poll(at=watched(h.vault)['next_run'] + 9),
+    'tool list_watches': lambda h, d: watched(h.vault) and tool(h, 'list_watches')(),
     'search': lambda h, d: h.search('lakes'), 'tool search': lambda h, d: tool(h, 'search')('lakes'), 'tool memory_search': lambda h, d: tool(h, 'memory_search')('lakes'),
     'tool memory_read': lambda h, d: tool(h, 'memory_read')(f'{d}#2')}
 
@@ -66,10 +107,11 @@ def test_a_document_that_a_person_marked_is_withheld(tmp_path, reader, policy):
         assert 'quokka' not in repr(shown)
 
 @pytest.mark.parametrize('policy', ['redact', 'refuse'])
-@pytest.mark.parametrize('reader', [*(r for r in READERS if r != 'marks'), *HOST])
+@pytest.mark.parametrize('reader', [*(r for r in READERS if r not in ('marks', *ACTING, *WATCHES)), *HOST])
 def test_a_document_that_a_person_cleared_is_shown(kept, tmp_path, reader, policy):
     vault, uid = kept
     vault.mark_not_pii(uid, CANARY)
+    if reader in (*WATCHES, 'tool list_watches'): pytest.skip('a watch has a document of its own')
     if reader in READERS: calls = READERS[reader](vault, uid), READERS[reader](vault, uid, pii=policy)
     else: calls = [HOST[reader](VaultHost([tmp_path], vault=vault, index=False, web=False, pii=p), uid) for p in ('off', policy)]
     plain, shown = [[piece for piece in re.split(r'[\s,]+', repr(call)) if CANARY in piece and 'note:' not in piece] for call in calls]

@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tools/python.sh
 venv
 echo 'Installing into .venv (about a minute the first time) ...'
-"$PY" -m pip install -q --disable-pip-version-check -e '.[dev,quality]' </dev/null || { echo 'installing failed: see above'; exit 1; }
+"$PY" -m pip install -q --disable-pip-version-check -e '.[dev,quality,notify]' </dev/null || { echo 'installing failed: see above'; exit 1; }
 
 # Nothing of this machine's settings is read or written: a home of its own, and no variable that points to a vault, a model or an account.
 home=$(mktemp -d)

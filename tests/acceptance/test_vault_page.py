@@ -1,7 +1,6 @@
 """Acceptance of the vault page: what a host with a vault promises its user. No network, no model download; the embedded encoder only.
 
-Left out until what they test is there: watches (reminders, polling, intervals: the group `watch` is declared and says that it comes later)
-and answers (`ask`, likewise). The gate's tests run where `ramabana.pii` can be imported; what holds without it stands in test_hosts.py.
+Left out until what they test is there: answers (`ask` is declared and says that it comes later). The gate's tests run where `ramabana.pii` can be imported; what holds without it stands in test_hosts.py.
 """
 import re, threading
 from importlib.util import find_spec
@@ -9,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from ramabana.vault import VaultHost, WorkspaceHost, LazyIndex, safe_shelf
-from ramabana.tools import tools_for, NullHost, LocalHost
+from ramabana.tools import tools_for, watch_tools, NullHost, LocalHost
 from ramabana.testing import no_model
 
 needs_gate = pytest.mark.skipif(find_spec('ramabana.pii') is None, reason='the gate comes with ramabana.pii')
@@ -115,6 +114,36 @@ def test_a_broken_vault_leaves_search_working(tmp_path):
     assert any('a.txt' in x.path for x in h.search('needle'))
     with pytest.raises(Exception) as e: h.memory_search('x')
     assert 'v.db' in str(e.value)
+
+# -- watches
+def test_reminder_lives_fires_and_is_found(host):
+    w = host.watch('Add the weekly groceries to the Coles trolley, and a Ceres fruit box.', action='remind', every='1w', note='weekly shop')
+    assert [(x['id'], x['action'], int(x['every'])) for x in host.watches()] == [(w['id'], 'remind', 604800)]
+    assert host.vault.poll(at=w['next_run'] - 1, connect=False)['ran'] == 0
+    f = host.vault.poll(at=w['next_run'] + 1, connect=False); assert f['ran'] == 1 and f['results'][0]['status'] == 'ok'
+    assert any('weekly shop' in s['title'] or 'Coles' in s['text'] for s in host.memory_search('what am I supposed to be doing about groceries', limit=3)['results'])
+def test_one_failure_stops_no_other(host):
+    def down(target, **kw): raise ConnectionError('name not resolved')
+    host.vault.url = down
+    dead = host.watch('https://example.invalid/x', action='url', every='1d'); live = host.watch('check the box', action='remind', every='1d')
+    out = host.vault.poll(at=max(dead['next_run'], live['next_run']) + 1, connect=False)
+    st = {r['status'] for r in out['results']}; assert len(out['results']) == 2 and 'ok' in st and len(st) == 2
+    row = next(w for w in host.watches() if w['id'] == dead['id']); assert 'name not resolved' in row['last_error'] and row['enabled']
+    host.unwatch(dead['id']); host.unwatch(live['id']); assert host.watches() == []
+@pytest.mark.parametrize('every', ['0s', '-5m', '1d junk', 'soon', '', '10 days ago'])
+def test_bad_interval_leaves_nothing(host, every):
+    with pytest.raises(ValueError): host.watch('x', every=every)
+    assert host.watches() == []
+def test_watch_tool_and_poll(host):
+    tool = next(t for t in watch_tools(host) if t.__name__ == 'watch')
+    assert re.fullmatch(r'watching remind renew the domain as \w+, every 1w', tool('renew the domain', kind='remind', every='1w').strip())
+    r = host.poll(); assert {'checked', 'ran', 'results', 'reclaimed', 'dead', 'next_due', 'housekeeping'} <= set(r) and r['ran'] == 1
+    assert {'job_id', 'kind', 'status', 'took', 'error', 'result'} <= set(r['results'][0])
+def test_poll_has_its_own_connection(host):
+    host.watch('scheduled report', action='remind', every='1d'); seen, original = [], host._worker_vault
+    def worker(): seen.append(original()); return seen[-1]
+    host._worker_vault = worker; host.poll()
+    assert seen and seen[0] is not host.vault and seen[0].db is not host.vault.db
 
 # -- graph: the questions' chat never sees it
 @pytest.mark.parametrize('kw', ['mk_chat', 'graph_chat'])

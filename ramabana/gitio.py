@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/gitio.html.md"""
 __all__ = ['LIMIT', 'GitError', 'GitDied', 'GitMissing', 'NotRepository', 'git_env', 'Repo', 'find_repo', 'run_git', 'git',
            'open_repo', 'git_version', 'alive', 'scratch']
 
-# %% ../nbs/19aa_gitio.ipynb #2ced9bf8
+# %% ../nbs/19aa_gitio.ipynb #77d4675f
 import os
 import shutil
 import signal
@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from .core import AgentError
 
-# %% ../nbs/19aa_gitio.ipynb #7683e05e
+# %% ../nbs/19aa_gitio.ipynb #9dff8323
 class GitError(AgentError):
     "A git command failed; the text names the command and git's own words."
 
@@ -34,11 +34,11 @@ class GitMissing(GitError):
 class NotRepository(GitError):
     "The folder has no git repository of its own."
 
-# %% ../nbs/19aa_gitio.ipynb #6a13b8fd
+# %% ../nbs/19aa_gitio.ipynb #d06542ac
 _ASKS = ('EDITOR', 'VISUAL', 'PAGER', 'SSH_ASKPASS', 'LANGUAGE', 'LESS', 'LV', 'PREFIX')
 _OWN = dict(GIT_CONFIG_NOSYSTEM='1', GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_SYSTEM=os.devnull, GIT_ATTR_NOSYSTEM='1',
     GIT_TERMINAL_PROMPT='0', GIT_OPTIONAL_LOCKS='0', GIT_NO_REPLACE_OBJECTS='1', GIT_NO_LAZY_FETCH='1', GIT_ALLOW_PROTOCOL='none',
-    GIT_LITERAL_PATHSPECS='1', GIT_ADVICE='0', GIT_PAGER='cat', GIT_EDITOR='false', GIT_ASKPASS='false', LC_ALL='C')
+    HOME=os.devnull, XDG_CONFIG_HOME=os.devnull, GIT_LITERAL_PATHSPECS='1', GIT_ADVICE='0', GIT_PAGER='cat', GIT_EDITOR='false', GIT_ASKPASS='false', LC_ALL='C')
 _SETTINGS = {
     'core.hooksPath': os.devnull, 'core.attributesFile': os.devnull, 'core.excludesFile': os.devnull, 'core.fsmonitor': 'false',
     'core.autocrlf': 'false', 'core.safecrlf': 'false', 'core.quotePath': 'false', 'core.splitIndex': 'false', 'core.pager': 'cat',
@@ -54,7 +54,7 @@ def git_env() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith('GIT_') and name not in _ASKS}
     return {**kept, **_OWN}
 
-# %% ../nbs/19aa_gitio.ipynb #2234fd82
+# %% ../nbs/19aa_gitio.ipynb #c678059f
 @dataclass(frozen=True)
 class Repo:
     "A folder with a git repository of its own."
@@ -87,7 +87,7 @@ def find_repo(
         raise NotRepository(f'{folder} is a bare repository, without files: name a folder that has its files beside .git')
     raise NotRepository(f'{folder} is no git repository: it becomes one with `git init` and a first commit, or when the first lesson is kept')
 
-# %% ../nbs/19aa_gitio.ipynb #d7ed4eae
+# %% ../nbs/19aa_gitio.ipynb #1a166ef3
 LIMIT = 60.0  # seconds for one command
 
 def _program() -> str:
@@ -131,7 +131,7 @@ def git(repo: Repo, *args: str | bytes, given: bytes = b'', env: dict[str, str] 
     "The standard output of a git command in `repo`. Raises GitError when it fails."
     return run_git(repo, *args, given=given, env=env)[1]
 
-# %% ../nbs/19aa_gitio.ipynb #9f74d165
+# %% ../nbs/19aa_gitio.ipynb #12bcf2c0
 _OFF = {'filter': (('clean', ''), ('smudge', ''), ('process', ''), ('required', 'false'))}
 
 def open_repo(
@@ -157,7 +157,7 @@ def git_version() -> tuple[int, ...]:
     program = _program()
     return _version(program, os.stat(program).st_mtime)
 
-# %% ../nbs/19aa_gitio.ipynb #4f6edf87
+# %% ../nbs/19aa_gitio.ipynb #18b13724
 _SCRATCH = 'ramabana-git-'
 
 def alive(pid: int) -> bool:

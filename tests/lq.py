@@ -15,7 +15,7 @@ QUIET = [part for setting in ('core.hooksPath=/dev/null', 'core.attributesFile=/
 
 def clean_env():
     "This process's environment without anything that steers git."
-    return {k: v for k, v in os.environ.items() if not k.startswith('GIT_')} | dict(GIT_CONFIG_NOSYSTEM='1', GIT_CONFIG_GLOBAL=os.devnull)
+    return {k: v for k, v in os.environ.items() if not k.startswith('GIT_')} | dict(GIT_CONFIG_NOSYSTEM='1', GIT_CONFIG_GLOBAL=os.devnull, HOME=os.devnull, XDG_CONFIG_HOME=os.devnull)
 
 def git(d, *a, check=True, env=None, binary=False, inp=None):
     "Run git in `d`, whatever the test set; text out, stripped."

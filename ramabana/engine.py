@@ -230,6 +230,7 @@ def file_path(
 # %% ../nbs/10_engine.ipynb #5f55cd6a
 class Connection:
     "One open vault file, statement by statement. Raises VaultError when it cannot be opened."
+    _db, _closed = None, False
     def __init__(self,
         path: str | os.PathLike = ':memory:',   # a file, created when it is not there; ':memory:' keeps nothing
         readonly: bool = False,                 # never write; the file must be there
@@ -264,8 +265,6 @@ class Connection:
             self._process, self._db, self.changes = os.getpid(), None, self.changes + 1
         return self._conn
 
-    _db = None
-
     def rows(self,
         sql: str,                       # one statement, values as ?
         values: Sequence = (),          # bound to the ?
@@ -287,6 +286,7 @@ class Connection:
     def close(self) -> None:
         "Close the file; closing twice is harmless."
         with self.lock: self._conn.close()
+        self._closed = True
 
 # %% ../nbs/10_engine.ipynb #81a859e2
 def _in_child() -> None:
@@ -341,7 +341,8 @@ class Engine(Connection):
             conn = self.conn
             if self._db is None:
                 from fastlite import Database
-                self._db = Database(conn)
+                self._db = Database.__new__(Database) if self._closed else Database(conn)   # it asks the connection when it is made
+                self._db.conn = conn
             return self._db
 
 # %% ../nbs/10_engine.ipynb #1d44254d

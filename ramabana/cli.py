@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/cli.html.md"""
 # %% auto #0
 __all__ = ['IN_SHELL', 'STDIN', 'KINDS', 'ENDINGS', 'LEFT_OUT', 'INFO', 'COMMANDS', 'HELP', 'AFTER', 'in_shell', 'is_page',
            'spoken', 'add', 'add_one', 'add_input', 'add_lines', 'note', 'forget', 'search', 'read', 'tree', 'info',
-           'doctor', 'backup', 'pii', 'mark', 'build', 'run', 'main']
+           'doctor', 'backup', 'pii', 'mark', 'ask', 'models', 'sends', 'build', 'run', 'main']
 
 # %% ../nbs/52_cli.ipynb #8e5eaae3
 import os
@@ -305,8 +305,45 @@ def mark(ref: str = '', /, *, personal: bool = False, public: bool = False, reas
     if not told: tell('nothing was judged: `ramabana mark DOCUMENT --personal` or `--public` does')
     return 0 if told else 1
 
+# %% ../nbs/52_cli.ipynb #49aa8eb1
+def ask(*question: str, model: str = '', ref: str = '', instruction: str = '', fields: str = '', pii: str = 'local', sections: int = 6, db: str = '', json: bool = False) -> int:
+    """Answer a question from the vault, with footnotes; private sections are read by a model on this machine only.
+
+    :param model: a file, a name from `ramabana models`, or an id
+    :param ref: the document whose text comes first: its id, source, title or path
+    :param instruction: how to answer, such as: the total and the due date only
+    :param fields: answer with these instead of prose, such as amount:float,due:str
+    :param pii: who reads private sections: local, redact (any model, masked), refuse (nobody)
+    :param sections: sections at most
+    :param db: the vault's file; without it $RAMABANA_VAULT, else ~/.vishalakshi/vault.db
+    :param json: print JSON
+    """
+    from ramabana.show_answers import show_answer
+    words = spoken(' '.join(question))
+    if not words.strip(): raise ValueError('ask what? ramabana ask "a question"')
+    with open_vault(db) as vault:
+        return show_answer(vault, words, json, model=model, ref=ref or None, instruction=instruction, schema=fields or None, pii=pii, sections=sections)
+
+def models(*, json: bool = False) -> int:
+    """List the models that can answer here, and what each costs.
+
+    :param json: print JSON
+    """
+    from ramabana.show_answers import show_models
+    return show_models(json)
+
+def sends(*, limit: int = 20, db: str = '', json: bool = False) -> int:
+    """List what was sent to models that are not on this machine.
+
+    :param limit: rows at most; 0 for all
+    :param db: the vault's file; without it $RAMABANA_VAULT, else ~/.vishalakshi/vault.db
+    :param json: print JSON
+    """
+    from ramabana.show_answers import show_sends
+    with open_vault(db) as vault: return show_sends(vault, limit, json)
+
 # %% ../nbs/52_cli.ipynb #a06a060d
-COMMANDS = (add, note, search, sync, read, tree, forget, versions, watch, watches, unwatch, poll, pii, mark, info, doctor, backup)
+COMMANDS = (add, note, search, ask, sync, read, tree, forget, versions, watch, watches, unwatch, poll, pii, mark, models, sends, info, doctor, backup)
 HELP = 'A private memory in one file: keep notes, files and folders, and find them by word and by meaning.'
 AFTER = 'Exit status: 0 found or done, 1 nothing found or not done, 2 a wrong question. `ramabana COMMAND --help` tells more.'
 

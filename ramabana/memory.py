@@ -19,6 +19,7 @@ from .core import AgentError, Hit, Section
 from .engine import Engine
 from .marks import PERSONAL, gated, mark, marks
 from .names import safe_shelf
+from .questions import Questions
 from .store import Store, draft, forget, storable, write
 from .watching import VaultWatches
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ def prose_leg(
     return leg
 
 # %% ../nbs/19a_memory.ipynb #c3d15e50
-class Vault(VaultKeeper, VaultWatches):
+class Vault(VaultKeeper, VaultWatches, Questions):
     "A private memory in one file: notes, pages and documents, found by word and by meaning."
     def federate(self, q: str, limit: int = 12, prose: bool = True, repo: bool = True, grep: bool = True, shelves: bool = True, kind: str | Sequence[str] | None = None,
             weights: dict[str, float] | None = None, dir: str | os.PathLike | None = None, per_leg: int | None = None, legs: dict[str, Callable] | None = None,

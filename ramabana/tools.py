@@ -298,7 +298,10 @@ def ask_memory(host: Host, question: str, ref: str = '', instruction: str = '') 
     """
     answer = host.ask(question, ref or None, instruction)
     cited = '\n'.join(f'[{c["n"]}] {c["breadcrumb"]} ({c["node_id"]})' for c in answer.cited)
-    return clip(f'{answer.answer}\n\n{cited}'.rstrip(), MAX_TEXT, 'memory_read has the sections')
+    from_ = ', '.join(f'{c["breadcrumb"]} ({c["node_id"]})' for c in answer.get('attributed') or ())
+    notes = [f'nothing is cited; the words are those of {from_}' if from_ else '', f'in no section: {", ".join(answer.ungrounded)}' if answer.get('ungrounded') else '',
+        f'masked: {", ".join(answer.leaked)}' if answer.get('leaked') else '', answer.get('note') or '']
+    return clip('\n\n'.join(filter(None, [answer.answer, cited, *(f'[{note}]' for note in notes if note)])), MAX_TEXT, 'memory_read has the sections')
 
 def ask_tools(
     host: Host | NullHost, # who answers

@@ -6,7 +6,7 @@ Docs: https://example.github.io/ramabana/vault.html.md"""
 
 # %% auto #0
 __all__ = ['POLICIES', 'check_policies', 'policy_of', 'names_too', 'gated_by', 'gated_tree', 'memory_row', 'prose_hit',
-           'titled_alike', 'taken', 'VaultCalls', 'LaterCalls', 'row_shown', 'page_shown', 'GateCalls', 'VaultHost',
+           'titled_alike', 'taken', 'host_asked', 'VaultCalls', 'row_shown', 'page_shown', 'GateCalls', 'VaultHost',
            'opening_of', 'search_all', 'with_reason', 'connecting', 'WorkspaceHost']
 
 # %% ../nbs/22_vault.ipynb #f026c359
@@ -112,10 +112,17 @@ def taken(title: str, row: dict) -> str:
     return f'{title!r} is the title of document {row["doc_id"]} ({row["kind"]}): change that document, or give the note a key or another title'
 
 # %% ../nbs/22_vault.ipynb #ed6d8a16
+def host_asked(host: Any, question: str, ref: Any, instruction: str, kw: dict) -> Any:
+    "What a host is answered, by its policy on personal data."
+    if 'ask' in host.without: raise NotImplementedError(f'{type(host).__name__} does not perform ask: it is switched off')
+    from ramabana.questions import ask_for_host
+    names = None if host.pii_ner is None else names_too(host.pii_ner, host.pii_fail, host._tell_once)
+    return ask_for_host(host.vault, question, policy_of(host.pii, host.pii_fail, host._tell_once), names, host.mk_chat, ref, instruction, kw)
+
 _WHOLE = 10**9  # characters: sections are given whole, and cut where they are shown
 
 class VaultCalls:
-    "The group `memory`, performed with the host's vault."
+    "The groups `memory` and `ask`, performed with the host's vault."
     vault: Any
     _gated: Callable[..., Any]
     def memory_search(self, query: str, limit: int = 6) -> dict:
@@ -149,17 +156,11 @@ class VaultCalls:
         if found and found['doc_id'] != doc_id: raise AgentError(f'{doc_id!r} is no document id; the id of that document is {found["doc_id"]}')
         return bool(found) and self.vault.forget(doc_id)
 
-    def _worker_vault(self) -> 'Vault': return worker_vault(opening_of(self))
-
-# %% ../nbs/22_vault.ipynb #87b9b482
-class LaterCalls:
-    "The group `ask`: declared, and not available in this version."
-    without: set[str]
     def ask(self, question: str, ref: str | list[str] | None = None, instruction: str = '', **kw: Any) -> Any:
-        "Raises AgentError: answering comes later."
-        kw.pop('pii', None)
-        if 'ask' in self.without: raise NotImplementedError(f'{type(self).__name__} does not perform ask: it is switched off')
-        raise AgentError(f'answering from memory {LATER}: memory_search finds the sections')
+        "The answer of a model to `question`, with citations, as Vault.ask gives it. The policy is the host's: a `pii` keyword is dropped."
+        return host_asked(self, question, ref, instruction, kw)
+
+    def _worker_vault(self) -> 'Vault': return worker_vault(opening_of(self))
 
 # %% ../nbs/22_vault.ipynb #c0c46d7f
 def row_shown(host: Any, row: dict) -> dict:
@@ -189,7 +190,7 @@ class GateCalls:
         self._told.add(note)
 
 # %% ../nbs/22_vault.ipynb #4c8e6859
-class VaultHost(LocalHost, VaultCalls, WatchCalls, LaterCalls, GateCalls):
+class VaultHost(LocalHost, VaultCalls, WatchCalls, GateCalls):
     "A LocalHost with memory: files, shell and search on this machine, and a vault that opens on first use or in the background."
     _connecting: threading.Thread | None = None
     def __init__(self,

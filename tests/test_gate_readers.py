@@ -55,7 +55,8 @@ READERS = {
     'resume': lambda v, d, **kw: v.resume(watched(v)['id'], **kw), 'run_watch': lambda v, d, **kw: v.run_watch(watched(v)['id'], **kw),
     'poll': lambda v, d, **kw: v.poll(at=watched(v)['next_run'] + 9, connect=False, **kw), 'runs': lambda v, d, **kw: v.run_watch(watched(v)) and v.runs(**kw),
     'jobs': lambda v, d, **kw: queued(v) and v.jobs(**kw), 'dead': lambda v, d, **kw: queued(v, 'dead') and v.dead(**kw), **{name: acting(name) for name in ACTING}}
-OTHERS = set('add note add_file add_files add_dir forget mark_pii mark_not_pii close path db encoder stats shelves shelf encode_pending check rebuild backup unwatch retry_job'.split())   # what gives no stored text
+ASKED = {'ask': lambda v, d, **kw: v.ask('what about lakes?', **kw), 'explain': lambda v, d, **kw: v.explain(f'{d}#2', **kw)}   # what gives an answer
+OTHERS = set('add note add_file add_files add_dir forget mark_pii mark_not_pii close path db encoder stats shelves shelf encode_pending check rebuild backup unwatch retry_job chat sends'.split())   # what gives no stored text
 HOST = {'memory_search': lambda h, d: h.memory_search('rivers boats', limit=2), 'memory_tree': lambda h, d: h.memory_tree(), 'memory_read': lambda h, d: [h.memory_read(f'{d}#{n}') for n in range(4)],
     'watches': lambda h, d: watched(h.vault) and h.watches(), 'watch': lambda h, d: watched(h.vault) and h.watch(**watching(h.vault)), 'poll': lambda h, d: h.poll(at=watched(h.vault)['next_run'] + 9),
     'tool list_watches': lambda h, d: watched(h.vault) and tool(h, 'list_watches')(),
@@ -79,8 +80,8 @@ def diary(vault):
 
 def test_every_reader_is_walked():
     public = {name for name, _ in inspect.getmembers(Vault) if not name.startswith('_')}
-    assert public == set(READERS) | OTHERS, 'a new method either gives stored text, then it takes pii and is walked here, or it gives none'
-    assert {name for name in public - {'path', 'db', 'encoder'} if 'pii' in inspect.signature(getattr(Vault, name)).parameters} == set(READERS)
+    assert public == set(READERS) | set(ASKED) | OTHERS, 'a new method either gives stored text, then it takes pii and is walked here, or it gives none'
+    assert {name for name in public - {'path', 'db', 'encoder'} if 'pii' in inspect.signature(getattr(Vault, name)).parameters} == set(READERS) | {'ask'}
 
 @pytest.mark.parametrize('policy', ['redact', 'refuse'])
 @pytest.mark.parametrize('reader', READERS)
@@ -95,6 +96,24 @@ def test_no_reader_of_the_host_shows_it(kept, tmp_path, reader, policy):
     vault, uid = kept
     host = VaultHost([tmp_path], vault=vault, index=False, web=False, pii=policy)
     assert CANARY not in repr(HOST[reader](host, uid))
+
+@pytest.mark.parametrize('policy', ['local', 'redact', 'refuse'])
+@pytest.mark.parametrize('runtime', ['llama', 'remote'])
+@pytest.mark.parametrize('call', ASKED)
+def test_no_answer_shows_it(kept, call, runtime, policy):
+    "The chat repeats all that it reads."
+    vault, uid = kept
+    class Parrot:
+        prompts: list = []
+        def chat(self, prompt, **kw):
+            self.prompts.append(prompt)
+            return f'<think>{prompt}</think>{prompt}'
+    chat = Parrot()
+    chat.runtime, chat.prompts = runtime, []
+    said = ASKED[call](vault, uid, pii=policy, mk_chat=lambda model=None, **kw: chat)
+    assert CANARY not in repr(said) + repr(vault.sends())
+    assert len(chat.prompts) == {'local': int(runtime == 'llama'), 'redact': 1, 'refuse': 0}[policy]
+    assert runtime == 'llama' or CANARY not in repr(chat.prompts)
 
 @pytest.mark.parametrize('policy', ['redact', 'refuse'])
 @pytest.mark.parametrize('reader', [*READERS, *HOST])

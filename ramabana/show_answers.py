@@ -11,6 +11,7 @@ __all__ = ['footnotes', 'remarks', 'out', 'show_answer', 'show_models', 'show_se
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from .citations import row_of
 from .show import Parts, as_json, harmless, show, tell
 if TYPE_CHECKING:
     from ramabana.memory import Vault
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 def footnotes(
     said: Any,  # from Vault.ask
 ) -> Parts:
-    "The sections that an answer cites, one a line; where it cites none, those its words came from."
-    rows, head = (said.cited, '') if said.cited else (said.attributed, 'Nothing is cited. The words are those of:\n')
+    "The sections that an answer cites, one a line; where it cites none, those its words came from; where there are none of these either, those it was given."
+    if said.cited: rows, head = said.cited, ''
+    elif said.attributed: rows, head = said.attributed, 'Nothing is cited. The words are those of:\n'
+    else:
+        rows = [row_of(section, n) for n, section in enumerate(said.context.results, start=1)]
+        head = 'Nothing is cited, and the words are those of no section. These were found:\n' if said.sent else 'These sections were found:\n'
     lines = [part for c in rows for part in ((f"[{c['n']}] ", 'dim'), (c['breadcrumb'] or c['title'] or '', 'bold cyan'), (f"  {c['node_id']}  {c['source'] or ''}\n", 'dim'))]
     return [('\n\n' + head, ''), *lines] if lines else []
 

@@ -214,7 +214,8 @@ def grep_files(
 # %% ../nbs/17_federate.ipynb #cd4614be
 _STOP = frozenset('''a about all also am an and any are as at be been but by can could did do does for from had has have he her his how i if in into is it its
 me my no not of on or our she should so some than that the their them then there these they this those to was we were what when where which
-who why will with would you your'''.split())
+who why will with would you your
+add def get int let new one out put run see set str try two use via'''.split())   # the second line: in every file of code, and within longer words
 _TERMS, _RARE, _PER_FILE, _MAX_ROWS = 8, 3, 3, 20_000
 
 def query_terms(
@@ -282,14 +283,14 @@ def grep_leg(
     def leg(query: str, limit: int) -> Found:
         folders = list(roots() if callable(roots) else roots)
         until = time.monotonic() + timeout
-        shape = query_shape(query)
-        phrase = query.strip('"') if shape == 'phrase' else query
-        found = _by_phrase(phrase, folders, limit, until) if shape != 'sentence' else Found([])  # a sentence: in the pass over its words
+        phrase = query.strip('"') if query_shape(query) == 'phrase' else query
+        words, pattern = query_terms(query) not in ([], [phrase.lower()]), len(query) <= 200 and re.search(r'[\\[(|*+^$]', query)
+        found = Found([]) if words and not pattern else _by_phrase(phrase, folders, limit, until)  # words: the phrase, too, is found in the pass over them
         hits, notes = found.hits, [found.note]
-        if not hits and re.search(r'[\\[(|*+^$]', query) and len(query) <= 200:
+        if not hits and pattern:
             found = grep_files(query, folders, limit=limit*10, timeout=max(0.01, until - time.monotonic()))
             hits, notes = found.hits, notes + [found.note]
-        if len(hits) < limit and query_terms(query) not in ([], [phrase.lower()]):
+        if len(hits) < limit and words:
             found = _by_terms(query, folders, limit, until)
             known = {place(hit) for hit in hits}
             hits, notes = _spread(hits, limit) + [h for h in found.hits if place(h) not in known], notes + [found.note]

@@ -215,7 +215,7 @@ def grep_files(
 _STOP = frozenset('''a about all also am an and any are as at be been but by can could did do does for from had has have he her his how i if in into is it its
 me my no not of on or our she should so some than that the their them then there these they this those to was we were what when where which
 who why will with would you your
-add def get int let new one out put run see set str try two use via'''.split())   # the second line: in every file of code, and within longer words
+add class def false function get import int let new none one out put return run see self set str true try two use via'''.split())   # the second line: in every file of code, and within longer words
 _TERMS, _RARE, _PER_FILE, _MAX_ROWS = 8, 3, 3, 20_000
 
 def query_terms(

@@ -161,6 +161,8 @@ def phones(
 _TIGHT = re.compile(r'(?<![\w.,/:=@&#+-])(?=[A-Za-z]{0,6}[-.]?\d)(?=[A-Za-z0-9./+-]{8})[A-Za-z0-9]{1,18}(?:[-./+][A-Za-z0-9]{1,9}){0,5}(?![\w@]|[-./:]\w)')
 _SPACED = re.compile(r'(?<![\w.,+-])\d{1,6}(?: \d{1,6}){1,7}(?![\w]|[-.,:/]\w| \d)')
 
+_HASH = re.compile(r'(?=\d{0,20}[a-f])[0-9a-f]{8,40}')      # the short name of a commit
+
 _FORMS = re.compile(r'''(?<![\w.,/:=@&\#+-])(?:
     (?P<us_mbi>[1-9][AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9](?P<sep>-?)[AC-HJKMNP-RT-Y][AC-HJKMNP-RT-Y0-9][0-9](?P=sep)[AC-HJKMNP-RT-Y]{2}[0-9]{2})
     |(?P<gb_driver>(?=[A-Z]{2,5}9{0,3}[0-9])[A-Z9]{5}[0-9](?:0[1-9]|1[0-2]|5[1-9]|6[0-2])(?:0[1-9]|[12][0-9]|3[01])[0-9][A-Z9]{2}[0-9][A-Z]{2})
@@ -175,7 +177,7 @@ def national_ids(
     ends = [label.end for label in labels]
     for pattern in (_TIGHT, _SPACED):
         for found in pattern.finditer(text):
-            if found.end() - found.start() < 8: continue
+            if found.end() - found.start() < 8 or _HASH.fullmatch(found[0]): continue
             scheme = national_scheme(found[0])
             if not scheme: continue
             if _in_dump(text, *found.span()): continue
@@ -187,11 +189,12 @@ def national_ids(
         yield Span(*found.span(), 'licence' if name == 'gb_driver' else 'national_id', 0.85, f'form of {name}')
 
 # %% ../nbs/03d_pii_patterns.ipynb #f40937ca
-_MONTH = (r'jan\w{0,6}|feb\w{0,6}|mar\w{0,4}|mär\w{0,3}|apr\w{0,4}|ma[iyjg]\w{0,4}|ju[nl]\w{0,4}|giu\w{0,4}|lug\w{0,4}|aug\w{0,3}|ago\w{0,3}|ao[uû]t|sep\w{0,7}|set\w{0,6}|o[ckt]t\w{0,5}|out\w{0,4}|nov\w{0,6}|de[czs]\w{0,6}|dez\w{0,5}|dic\w{0,6}|déc\w{0,5}|fév\w{0,5}|gen\w{0,4}|ene\w{0,3}'
+_MONTH = (r'jan\w{0,6}|feb\w{0,6}|mar\w{0,4}|mär\w{0,3}|apr\w{0,4}|ma[iyjg]\w{0,4}|ju[nli]\w{0,5}|giu\w{0,4}|lug\w{0,4}|aug\w{0,3}|ago\w{0,3}|ao[uû]t|sep\w{0,7}|set\w{0,6}|o[ckt]t\w{0,5}|out\w{0,4}|nov\w{0,6}|de[czs]\w{0,6}|dez\w{0,5}|dic\w{0,6}|déc\w{0,5}|fév\w{0,5}|gen\w{0,4}|ene\w{0,3}'
           r'|st[yu]\w{0,7}|lut\w{0,4}|kwie\w{0,5}|czerw\w{0,3}|lip\w{0,3}|sier\w{0,5}|wrz\w{0,6}|pa[zź]\w{0,9}|list\w{0,7}|gru\w{0,5}')
 _DAY = r'[0-3OlI]?[0-9OlI]'
 _DATE = (rf'(?:(?:19|20|l9|2O|I9)[0-9OlI]{{2}}[-./ ]{{1,2}}{_DAY}[-./ ]{{1,2}}{_DAY}|{_DAY}[-./ ]{{1,2}}{_DAY}[-./ ]{{1,2}}(?:(?:19|20|l9|2O|I9)[0-9OlI]{{2}}|[0-9]{{2}})'
-         rf'|{_DAY}(?:st|nd|rd|th|\.|er|º)?[ ,.-]{{0,3}}(?:of |de |di )?(?:{_MONTH})[ ,.-]{{0,3}}(?:de |del |of )?(?:(?:19|20)\d\d|\d\d)|(?:{_MONTH})[ .-]{{1,2}}{_DAY}(?:st|nd|rd|th)?[ ,]{{1,2}}(?:19|20)\d\d|(?:19|20)\d{{6}})(?!\d)')
+         rf'|{_DAY}(?:st|nd|rd|th|\.|er|º)?[ ,.-]{{0,3}}(?:of |de |di )?(?:{_MONTH})[ ,.-]{{0,3}}(?:de |del |of )?(?:(?:19|20)\d\d|\d\d)|(?:{_MONTH})[ .-]{{1,2}}{_DAY}(?:st|nd|rd|th)?[ ,]{{1,2}}(?:19|20)\d\d|(?:19|20)\d\d ?[年년] ?\d{{1,2}} ?[月월] ?\d{{1,2}} ?[日일]?|(?:19|20)\d{{6}})(?!\d)')
+_MONTH_LEFT = re.compile(rf'(?<![^\W\d_])(?:{_MONTH})[ .-]{{1,2}}$', re.I)      # July 4, 1990
 _ID = r"(?:[A-Za-z]{1,5}[- /]?(?=[0-9OlI]))?(?=[A-Za-z-]{0,12}[0-9*#OX])[#*0-9A-Za-z]{1,30}(?:[-./][0-9A-Za-z*]{1,20}){0,6}(?: [0-9OlI][0-9OlI*A-Z.-]{0,14}){0,8}(?: [A-Z]{1,2}(?![\w]))?"
 _VALUES = {kind: re.compile(pattern, re.I if kind in ('dob',) else 0) for kind, pattern in {
     'phone': r'(?:\+[ ]?)?\(?\d(?:[ ().\-/\t]{0,3}\d){4,17}(?!\d)(?:[ ]?(?:x|ext\.?)[ ]?\d{1,5})?',
@@ -200,7 +203,7 @@ _VALUES = {kind: re.compile(pattern, re.I if kind in ('dob',) else 0) for kind, 
     'iban': r'(?:[A-Za-z]{2}[ .-]?)?[0-9OlI][ .-]?[0-9OlI](?:[ .-]?[A-Z0-9lo]){9,30}(?![\w])',
     'account': _ID, 'national_id': _ID, 'passport': _ID, 'licence': _ID, 'medical': _ID, 'device': _ID}.items()}
 _LEAST = {'account': 3, 'national_id': 5, 'passport': 5, 'licence': 5, 'medical': 4, 'device': 10}   # digits that a value has at least
-_GAP_STOP = re.compile(r'[\]\d]|</|\n[^\n]*\n|[.!?] [A-Z]')
+_GAP_STOP = re.compile(r'[\]\d]|</|\n[^\n]*\n|[.!?] [-A-Z]')
 _WEAK_GAP = re.compile(r"""[\s:#="'“(*+-]{0,6}(?:(?:is|no|nr|num|number|at|on|to|me|us|him|her|them|ist|est|es|e|jest|id|ref)\b[\s:.#="'(*+-]{0,5}){0,3}""", re.I)
 _DIGIT = re.compile(r'[\dX*]')
 _ASIDE = re.compile(r'\([^()\d\n]{0,90}(?:\([^()\d\n]{0,40}\)[^()\d\n]{0,40})?\)')   # (Spanish VAT number)
@@ -211,6 +214,8 @@ _VALUE_LEFT = re.compile(r'(?<![\w.])[A-Za-z0-9+(][\w ().-]{4,22}$')
 _NEXT_LINE = re.compile(r'[^\w\n]{0,8}\n[^\w\n]{0,8}(?:[A-Z]:[ ])?$')
 
 # %% ../nbs/03d_pii_patterns.ipynb #ff217136
+_DECIMAL = re.compile(r'[\d ]{0,20}\d\.\d{1,3}(?: [\d .]{1,40})?')
+
 def _fits(kind: str, value: str, label: Label) -> bool:
     "Whether `value` can be of `kind` behind that label."
     digits = sum(c.isdigit() or c in '*' for c in value)
@@ -220,7 +225,7 @@ def _fits(kind: str, value: str, label: Label) -> bool:
         if _DATE_LIKE.fullmatch(value) or not 6 <= digits <= 15: return False
         return not label.weak or (digits >= 7 and (value[0] in '+(0' or bool(re.search(r'[ .-]', value))) and not ('.' in value and ' ' in value))
     if kind == 'card': return luhn(_digits(value)) or bool(re.fullmatch(r'\d{4}([ -])\d{4}\1\d{4}\1\d{4}|\d{15,16}', value))
-    if value[:2] in ('0x', '0X'): return False
+    if value[:2] in ('0x', '0X') or _DECIMAL.fullmatch(value): return False
     if kind == 'iban': return digits >= 10
     if re.fullmatch(_DATE, value, re.I) and (kind != 'national_id' or re.fullmatch(r'\d{4}-\d\d-\d\d', value)): return False
     least = _LEAST[kind]
@@ -265,13 +270,15 @@ def _next_outside(text: str, labels: list[Label], i: int) -> Label | None:
 # %% ../nbs/03d_pii_patterns.ipynb #87c285e9
 _CODE_NAME = re.compile(r'_?(?i:pattern|regexp?|length|len|format|type|count|size|max|min|field|column|prefix|example|index|offset|width|mask|hash|desc)')
 
+_SHORTENED = ('tel', 'ph', 'tfno')      # tel. 06 47 …
+
 def _may_stand_between(gap: str, label: Label) -> bool:
     "Whether `gap` can stand between a label and its value."
     gap = _ASIDE.sub('', gap)
     if not gap and len(label.name) < 4 and label.kind != 'medical': return False         # RC5
     if gap[:1].isalpha() or gap[:1] == '_' and _CODE_NAME.match(gap): return False     # IPAddressChoice, phone_number_pattern
     if len(gap) > 50 or _GAP_STOP.search(gap): return False
-    if label.weak: return '\n' not in gap and bool(_WEAK_GAP.fullmatch(gap))
+    if label.weak: return '\n' not in gap and bool(_WEAK_GAP.fullmatch(gap.removeprefix('.') if label.name in _SHORTENED else gap))
     if gap == '-' and label.kind != 'medical': return False          # PESEL-20463348319 is the name of a record
     return '\n' not in gap or bool(_NEXT_LINE.fullmatch(gap))
 
@@ -282,6 +289,8 @@ def _value_in(text: str, pattern: re.Pattern, label: Label, after: Label | None)
     if digit is None: return None
     word = _WORD_LEFT.search(text[max(start, digit.start() - 24):digit.start()])
     begin = digit.start() - len(word[0])
+    month = _MONTH_LEFT.search(text[max(start, digit.start() - 14):digit.start()]) if label.kind == 'dob' else None
+    if month: begin = digit.start() - len(month[0])
     for at in dict.fromkeys((begin, digit.start())):
         while at > start and text[at - 1] in '+(': at -= 1
         if after and after.start < at and after.kind != label.kind or not _may_stand_between(text[start:at], label): continue

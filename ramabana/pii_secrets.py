@@ -20,7 +20,7 @@ _ISSUED = r'''(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9]
 |gh[oprsu]_[A-Za-z0-9]{36,255}|github_pat_\w{22,255}
 |gl(?:pat|dt|rt|ptt|cbt|ft|soat|imt|agent|oas|ffct|wt)-[\w-]{20,400}(?:\.\w{2}\.\w{7})?|GR1348941[\w-]{20}(?![\w-])
 |xox[abeoprs](?:\.xox[bp])?-(?:\d-)?[\w-]{16,250}|xapp-\d-[A-Z0-9]{8,20}-\d+-[a-z0-9]{20,100}|hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9+/]{35,80}
-|AIzaSy[\w-]{33}(?![\w-])|GOCSPX-[\w-]{20,40}|ya29\.[\w-]{20,300}
+|AIza[\w-]{35}(?![\w-])|GOCSPX-[\w-]{20,40}|ya29\.[\w-]{20,300}
 |sk-(?:proj|svcacct|admin|ant-api\d\d|ant-admin\d\d|or-v1|lf)-[\w-]{20,200}|sk-[A-Za-z0-9]{20,60}(?![\w-])|csk-[a-z0-9]{40,60}
 |(?:sk|rk)_(?:live|test|prod)_\w{10,120}|whsec_[\w+/=]{24,80}|(?:AC|SK)[0-9a-f]{32}(?![0-9A-Za-z])|SG\.[\w-]{16,32}\.[\w-]{32,64}|[0-9a-f]{32}-us\d{1,2}(?!\w)|key-[0-9a-f]{32}(?!\w)
 |npm_[A-Za-z0-9]{36}|pypi-AgEIcHlwaS5vcmc[\w-]{50,300}|pypi-AgENdGVzdC5weXBpLm9yZ[\w-]{50,300}|(?:hf|api_org)_[A-Za-z]{34}(?!\w)|d(?:op|oo|or)_v1_[0-9a-f]{64}|dckr_(?:pat|oat)_[\w-]{20,60}
@@ -31,10 +31,10 @@ _ISSUED = r'''(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9]
 |eyJ[\w-]{8,2000}\.eyJ[\w-]{8,4000}(?:\.[\w-]{10,2000})?|[\w~.-]{3}\dQ~[\w~.-]{31,34}|SWMTKN-1-[a-z0-9]{40,60}-[a-z0-9]{20,30}|ops_eyJ[\w-]{100,1000}|A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}
 |sha256~[\w-]{40,46}|da2-[a-z0-9]{26}(?!\w)|v1\.0-[a-f0-9]{24}-[a-f0-9]{146}|s-s4t2(?:ud|af)-[a-f0-9]{64}|API-[A-Z0-9]{26}(?![\w])|ico-[A-Za-z0-9]{32}(?!\w)|AGE-SECRET-KEY-1[A-Z0-9]{58}|pnu_[A-Za-z0-9]{36}|LTAI[A-Za-z0-9]{12,24}(?!\w)|AKID[A-Za-z0-9]{32}(?!\w)
 |sq[pua]_[0-9a-f]{40}|PMAT-[A-Z0-9]{26}(?!\w)|SWMKEY-1-\w{40,60}|dnkey-[A-Z0-9]{26}-[A-Z0-9]{52}|tgp_v1_[\w-]{43}|BBDC-[\w+/-]{40,50}|akab-[a-z0-9]{16}-[a-z0-9]{16}|IG[QA][\w-]{100,220}|sl\.[\w-]{130,200}|eyJrIjoi\w{40,300}={0,2}|(?:canary\.|ptb\.)?discord(?:app)?\.com/api/webhooks/\d{17,20}/[\w-]{60,80}|\d{13,17}\|[\w-]{27}(?![\w-])|access_token\$production\$[0-9a-z]{16}\$[0-9a-f]{32}
-|tvly-[\w-]{20,60}|jina_\w{40,80}|sbp_(?:v\d_)?[0-9a-f]{40}|nvapi-[\w-]{50,80}|pcsk_\w{50,90}|lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}|EAA[A-Z][A-Za-z0-9]{80,250}|FLWSECK(?:_TEST)?-[0-9a-zA-Z-]{12,40}|AQ\.[\w-]{40,80}|[a-f0-9]{32}\.[A-Za-z0-9]{16}(?!\w)|t1\.[A-Z0-9a-z_-]{20,}\.[\w-]{40,90}|duffel_(?:test|live)_[\w=-]{43}|dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}|fio-u-[\w=-]{64}|FlyV1 fm\d_[\w+/=,-]{40,400}|fo1_[\w-]{43}|shippo_(?:live|test)_[a-f0-9]{40}|LIVE-\w{8}-\w{4}-\w{4}|SSWS [\w-]{40,44}|CCIPAT_\w{22}_[0-9a-f]{40}|\w{6}_\w{29}_mmk'''
+|tvly-[\w-]{20,60}|jina_\w{40,80}|sbp_(?:v\d_)?[0-9a-f]{40}|nvapi-[\w-]{50,80}|pcsk_\w{50,90}|lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}|EAA[A-Z][A-Za-z0-9]{80,250}|FLWSECK(?:_TEST)?-[0-9a-zA-Z-]{12,40}|AQ\.[\w-]{40,80}|[a-f0-9]{32}\.[A-Za-z0-9]{16}(?!\w)|t1\.[A-Z0-9a-z_-]{20,}\.[\w-]{40,90}|duffel_(?:test|live)_[\w=-]{43}|dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}|fio-u-[\w=-]{64}|fm\d_[\w+/=,-]{40,400}|pat[A-Za-z0-9]{14}\.[0-9a-f]{64}|[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,70}|dapi[0-9a-f]{32}(?:-\d)?(?!\w)|fo1_[\w-]{43}|shippo_(?:live|test)_[a-f0-9]{40}|LIVE-\w{8}-\w{4}-\w{4}|SSWS [\w-]{40,44}|CCIPAT_\w{22}_[0-9a-f]{40}|\w{6}_\w{29}_mmk'''
 _PREFIXED = re.compile(rf"(?:(?<![A-Za-z0-9+/])|(?<=//)|(?<=[/=](?=hf_|sq)))(?:{_ISSUED.replace(chr(10), '')})")
 _LONG = re.compile(r'(?<![\w.~+/=:@,$|-])[\w.~+/=:@,$|-]{13,4000}')
-_QUICK = re.compile(r'[A-Za-z0-9]{2,6}[_.-]|\d\||A[A-Z0-9]{3}|AIza|GR13|sha256|EAA|eyJ|AKC|[MNO]\w{23}|\dQ~|\d{8,10}:AA|SK|AC|EZ|LTAI')
+_QUICK = re.compile(r'[A-Za-z0-9]{2,6}[_.-]|\d\||A[A-Z0-9]{3}|AIza|GR13|sha256|EAA|eyJ|AKC|[MNO]\w{23}|dapi|\dQ~|\d{8,10}:AA|SK|AC|EZ|LTAI')
 
 def _is_filler(token: str) -> bool:
     "Whether a token's body is a manual's: few different characters, or a word that says so."
@@ -79,9 +79,40 @@ def _placed(text: str, low: str) -> Iterator[Span]:
     found = _CURL.finditer(text) if 'curl' in low else ()
     for m in found:
         if not _is_placeholder(m[2]) and m[2] != m[1]: yield Span(*m.span(2), 'secret', 0.9, 'password of a command')
+    if '=' in text and ('cookie' in low or 'sig' in low): yield from _sessions(text)
+
+# %% ../nbs/03f_pii_secrets.ipynb #19ff8eb9
+_SESSION = re.compile(r'''(?<![\w-])(?:[\w.-]{0,24}(?:sess(?:ion)?(?:_?id)?|sid|auth|remember\w{0,12}))=["']?([\w%.:+/-]{16,512})''', re.I)
+_SIGNED = re.compile(r'[?&;](?:X-(?:Amz|Goog)-(?:Signature|Security-Token)|Signature|sig)=([\w%+/=-]{20,2000})', re.I)
+_COOKIE = re.compile(r'(?i:cookie)["\']?[ ]?[:=][^\n]{1,4000}')
+_COMMAND = re.compile(r'''(?<![\w./-])(?:(?:mysql|mysqldump|mysqladmin|mariadb)(?![\w.-])[^\n|;&"']{0,120}?[ ]-p|(?:sshpass|7za?|zip)[ ][^\n|;&"']{0,60}?-[pP][ ]?|redis-cli[ ][^\n|;&"']{0,60}?(?:-a|--pass)[ ]|docker[ ]login[ ][^\n|;&"']{0,80}?-p[ ])["']?(?=[^\s"']{0,60}[\d!@\#$%^&*])([^\s"'$<{(-][^\s"']{3,100})''', re.X)
+_CRYPT = re.compile(r'(?<![\w$])\$(?:2[abxy]\$\d\d\$[./A-Za-z0-9]{53}|(?:1|5|6|apr1)\$(?:rounds=\d{1,9}\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{22,86}|y\$[./A-Za-z0-9]{3,4}\$[./A-Za-z0-9]{1,86}\$[./A-Za-z0-9]{43}|argon2(?:id|i|d)\$v=\d{1,3}\$m=\d{1,9},t=\d{1,5},p=\d{1,4}\$[\w+/]{8,100}\$[\w+/]{16,200})(?![\w./])')
+_SEED_WORDS = re.compile(r'''(?:mnemonic|(?:seed|recovery|secret|backup|wallet)[ _-](?:phrase|words))["']?[ ]?(?:is|[:=])?[ ]{0,2}["'`]?((?:[a-z]{3,8}[ ]{1,2}){11,23}[a-z]{3,8})(?![a-z])''', re.I)
+_CODE = re.compile(r'''(?<![\w-])(?i:(?P<card>cvv2?|cvc2?|card (?:security|verification) (?:code|value|number))|pin(?:[ -](?:code|number|no))?|(?:verification|security|login|one[ -]time|confirmation|2fa|sms|access) (?:code|password|pin)|otp|tan)["']?(?:[ ]?[:=][ ]?|[ ](?:is|ist|was|es|est)[ ]|(?<=code)[ ]|(?<=number)[ ])["']?(?P<value>\d{3,8})(?![\w.,:/-]?\d)(?![\w%])''')
+
+def _sessions(text: str) -> Iterator[Span]:
+    for header in _COOKIE.finditer(text):
+        for m in _SESSION.finditer(text, *header.span()):
+            if _bits(m[1]) > 3 and re.search(r'\d', m[1]): yield Span(*m.span(1), 'secret', 0.85, 'session in a cookie')
+    for m in _SIGNED.finditer(text):
+        if _bits(m[1]) > 3 and re.search(r'\d', m[1]): yield Span(*m.span(1), 'secret', 0.9, 'signature of a link')
+
+def _opening(text: str, low: str) -> Iterator[Span]:
+    if any(word in low for word in ('mysql', 'mariadb', 'sshpass', 'redis-cli', 'docker login', '7z', 'zip')):
+        for m in _COMMAND.finditer(text):
+            if not _is_placeholder(m[1]): yield Span(*m.span(1), 'secret', 0.9, 'password of a command')
+    if '$' in text:
+        for m in _CRYPT.finditer(text): yield Span(*m.span(), 'secret', 0.9, 'hashed password')
+    if any(word in low for word in ('mnemonic', 'phrase', 'words')):
+        for m in _SEED_WORDS.finditer(text):
+            if len(set(m[1].lower().split())) > 8: yield Span(*m.span(1), 'secret', 0.85, 'words of a wallet')
+    if any(word in low for word in ('cvv', 'cvc', 'pin', ' code', 'otp', 'tan', 'card ')):
+        for m in _CODE.finditer(text):
+            size = len(m['value'])
+            if size in (3, 4) if m['card'] else size >= 4: yield Span(*m.span('value'), 'card' if m['card'] else 'secret', 0.8, 'security code behind its name')
 
 # %% ../nbs/03f_pii_secrets.ipynb #df0d3594
-_PASS = r'pass(?:word|wd|code|phrase|wort|ord)?|pa?ss?w(?:or|r|o)?d|psw|pwd?|passw|pin[ _-]?code|kennwort|passwort|mot[ _]de[ _]passe|mdp|contrase[nñ]a|clave|senha|has[lł]o|wachtwoord|l[oö]senord|parola|salasana|пароль|비밀번호|패스워드|비번|암호|パスワード|密码|口令'
+_PASS = r'pass(?:word|wd|code|phrase|wort|ord)?|pa?ss?w(?:or|r|o)?d|psw|pwd?|passw|pin[ _-]?code|kennwort|passwort|mot[ _]de[ _]passe|mdp|contrase[nñ]a|clave|senha|has[lł]o|wachtwoord|l[oö]senord|parola|salasana|пароль|비밀번호|패스워드|비번|암호|パスワード|密码|密碼|口令|पासवर्ड|كلمة المرور|كلمة السر|סיסמה|รหัสผ่าน|mật khẩu|kata sandi|şifre|heslo|jelszó|κωδικός'
 _KEYS = r'secret|token|api[ _-]?key|apikey|access[ _-]?key|auth[ _-]?key|private[ _-]?key|client[ _-]?secret|app[ _-]?secret|signing[ _-]?key|encryption[ _-]?key|encrypt[ _-]?key|master[ _-]?key|account[ _-]?key|shared[ _-]?key|license[ _-]?key|activation[ _-]?key|secret[ _-]?key|session[ _-]?key|storage[ _-]?key|service[ _-]?key|credentials?|oauth|nonce|salt|jwt|webhook|identified[ ]by|auth'
 _KEY_WORD = re.compile(rf'(?P<pass>{_PASS})|(?P<key>{_KEYS})')                    # on lower case
 _KEY_WORD_ASCII = re.compile('|'.join(f'(?P<{name}>{"|".join(w for w in re.split(r"[|](?![^(]*[)])", words) if w.isascii())})' for name, words in (('pass', _PASS), ('key', _KEYS))))
@@ -158,6 +189,7 @@ def secrets(
     yield from _issued(text)
     if '-----BEGIN' in text or 'PuTTY' in text: yield from _armoured(text)
     yield from _placed(text, low)
+    yield from _opening(text, low)
     yield from _named(text, low)
     if '@' in text:
         for found in _LOGIN.finditer(text):

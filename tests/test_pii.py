@@ -2,6 +2,7 @@
 import dataclasses
 import json
 import logging
+import random
 
 import pytest
 from cases_of import case
@@ -240,3 +241,27 @@ def test_numbered_masks_tell_people_apart():
 def test_kinds_can_be_chosen():
     text = 'ann@example.org, +44 20 7946 0958'
     assert kinds(text, kinds=['phone']) == ['phone'] == kinds(text, kinds='phone')
+
+SPOKEN = {   # a label and a value as people of that language write them
+    'phone': ['tél. 06 47 93 18 52', 'tel. 604 817 392', 'मोबाइल: 98471 20563', 'mob no 9847120563', '联系电话：13867420195', '携帯電話 080-4729-1836', '연락처 010-4729-1836', 'моб. 8 (916) 472-91-83'],
+    'dob': ['née le 4 juillet 1990', 'né le 12 juin 1981', 'born on July 4, 1990', '出生日期：1990年7月4日', '生年月日：1990年 7月 4日', '생년월일: 1990년 7월 4일', 'जन्म तिथि: 04/07/1990'],
+    'card': ['CVV: 739', 'cvc=4829'],
+    'secret': ['the card PIN is 4829', 'PIN code 4829', 'Your verification code is 483920', 'पासवर्ड: Delhi@1947']}
+@pytest.mark.parametrize('kind, text', [(kind, text) for kind, texts in SPOKEN.items() for text in texts])
+def test_a_label_in_its_language(kind, text):
+    found = find_pii(text)
+    assert [f.kind for f in found] == [kind], found
+    assert redact(redact(text)) == redact(text) and not any(text[f.start:f.end] in redact(text) for f in found)
+
+def random_from(alphabet, n): return ''.join(random.Random(i*n).choice(alphabet) for i in range(n))
+HEX, WORD = '0123456789abcdef', 'abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789'
+OPENING = ['pat' + random_from(WORD, 14) + '.' + random_from(HEX, 64), random_from(WORD, 14) + '.atlas' + 'v1.' + random_from(WORD, 64), 'dap' + 'i' + random_from(HEX, 32), 'AI' + 'za' + random_from(WORD, 35),
+    'FlyV1 fm' + '2_' + random_from(WORD, 90), 'mysql -u root -p' + 'Zx9!kLm2 shop', "sshpass -p '" + "Zx9!kLm2' ssh host", 'redis-cli -h db -a ' + 'Zx9!kLm2', 'Cookie: theme=dark; sessionid=' + random_from(HEX, 32),
+    'https://bucket.example.com/k?X-Amz-Signature=' + random_from(HEX, 64), 'bob:$apr' + '1$x8Kq2LmN$' + random_from(WORD, 22), 'root:$6$rounds=5000$abcdefgh$' + random_from(WORD, 86) + ':19000:0', '$2b$' + '12$' + random_from(WORD, 53),
+    'mnemonic = "ritual velvet onion marble scout tumble harbor fluid jelly crater oven zebra"']
+@pytest.mark.parametrize('text', OPENING, ids=range(len(OPENING)))
+def test_what_opens_something_is_a_secret(text): assert [f.kind for f in find_pii(text)] == ['secret']
+
+@pytest.mark.parametrize('text', ['PIN: 12', 'connect pin 4821 of the header', 'cvv: [0-9]{3}', 'the PIN code must have 4 digits', 'mysql -h db -P 3306 -p shop', 'unzip -p a.zip readme.txt', 'Cookie: theme=dark-and-quite-long-name; lang=en',
+    'session id 4711', 'sig=abc', 'error code 48291', 'recovery phrase: see the manual for how to write down the twelve words that open a wallet', '$6$ is a price', 'born in July', 'code: 483920'])
+def test_what_only_looks_like_an_opener_stays(text): assert find_pii(text) == []

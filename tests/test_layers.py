@@ -15,16 +15,16 @@ schedules jobs actions housekeeping notify watches
 watching
 code_names code_python code_tree code_files code_rank code_store code federate indexes models localmodel citations grounds prompts fields leaks ledger gather ask questions memory
 gitio gitstore learned_journal learned_guard learned_candidates learned_queue learned_undo learned_compact learned_switch learned_text learned
-roots shell host spec code_tools tools opening errands vault
+roots shell host spec code_tools tools opening errands vault tool_schemas
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
-agent session show show_code place standing show_answers cli mcp web
+agent session show show_code place standing show_answers cli mcp_clients mcp web
 testing'''.split()
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
 MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('_'))
 OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', xllamacpp='localmodel', model2vec='encode', onnxruntime='encode', apsw='engine', fastlite='engine',
     apswutils='engine', numkong='vectors', pydantic_ai='chatmodel rag analysis compaction policy agents agent', git='gitio', tomlkit='config',
     cyclopts='cli learned', rgapi='federate host readers', stdnum='pii', phonenumbers='pii', pydantic_monty='sandbox', charset_normalizer='files',
-    selectolax='markup', pdf_oxide='readers', yaml='readers', ast_grep_py='code_tree', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', cronsim='schedules',
+    selectolax='markup', pdf_oxide='readers', yaml='readers', ast_grep_py='code_tree', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', mcp='mcp', uvicorn='mcp', cronsim='schedules',
     tzlocal='schedules', apprise='notify')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
 FACADES = {'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names

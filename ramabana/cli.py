@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/cli.html.md"""
 # %% auto #0
 __all__ = ['IN_SHELL', 'STDIN', 'KINDS', 'ENDINGS', 'LEFT_OUT', 'INFO', 'COMMANDS', 'SERVERS', 'HELP', 'AFTER', 'in_shell',
            'is_page', 'spoken', 'add', 'add_one', 'add_input', 'add_lines', 'note', 'forget', 'search', 'read', 'tree',
-           'info', 'doctor', 'backup', 'pii', 'mark', 'ask', 'models', 'sends', 'build', 'run', 'main']
+           'info', 'pii', 'mark', 'ask', 'models', 'sends', 'build', 'run', 'main']
 
 # %% ../nbs/52_cli.ipynb #8e5eaae3
 import os
@@ -17,6 +17,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from .core import AgentError
+from .keeping import backup, doctor, export, import_, reencode
 from .place import open_vault
 from .show import as_json, hit_parts, searched, show, tell, tree_parts
 from .show_code import search_code, sync
@@ -238,34 +239,6 @@ def info(*, db: str = '', json: bool = False) -> int:
     else: show([('\n'.join(f'{label:<22} {worded(numbers[name])}' for name, label in INFO.items() if numbers.get(name) not in ('', None, {})), '')])
     return 0
 
-def doctor(*, fix: bool = False, db: str = '', json: bool = False) -> int:
-    """Check that everything in the file agrees.
-
-    :param fix: make the indexes anew from the documents, and encode what waits
-    :param db: the vault's file; without it $RAMABANA_VAULT, else ~/.vishalakshi/vault.db
-    :param json: print JSON
-    """
-    with open_vault(db, change=fix) as vault:
-        fixed = {name: vault.shelf(name).rebuild() for name in vault.shelves()} if fix else {}
-        told = vault.check()
-    for name, done in fixed.items(): tell(f"{name}: {done['docs']} documents, {done['chunks']} chunks made anew, {done['pending']} wait for an encoder")
-    if json: print(as_json(told | (dict(fixed=fixed) if fix else {})))
-    else: show([('\n'.join(told['problems']) or 'all is well', '')])
-    return 0 if told['ok'] else 1
-
-def backup(path: str, /, *, replace: bool = False, db: str = '', json: bool = False) -> int:
-    """Write a checked copy of the vault, while it may be in use.
-
-    :param path: the new file
-    :param replace: a file that is already there may be replaced
-    :param db: the vault's file; without it $RAMABANA_VAULT, else ~/.vishalakshi/vault.db
-    :param json: print JSON
-    """
-    with open_vault(db) as vault: told = vault.backup(path, replace)
-    if json: print(as_json(told))
-    else: show([(f"{told['path']}: {told['docs']} documents, {told['size']:,} bytes, checked", '')])
-    return 0
-
 # %% ../nbs/52_cli.ipynb #0bff89a6
 def pii(*paths: str, names: bool = False, kind: str = '', json: bool = False) -> int:
     """Find personal data and secrets in files, folders, or standard input (-); the exit status is 1 when there are any.
@@ -343,7 +316,7 @@ def sends(*, limit: int = 20, db: str = '', json: bool = False) -> int:
     with open_vault(db) as vault: return show_sends(vault, limit, json)
 
 # %% ../nbs/52_cli.ipynb #a06a060d
-COMMANDS = (add, note, search, ask, sync, read, tree, forget, versions, watch, watches, unwatch, poll, pii, mark, models, sends, info, doctor, backup)
+COMMANDS = (add, note, search, ask, sync, read, tree, forget, versions, watch, watches, unwatch, poll, pii, mark, models, sends, info, doctor, backup, export, import_, reencode)
 SERVERS = {'mcp': ('ramabana.mcp:mcp', 'Serve the memory to other agents (Model Context Protocol), or enter it into their settings.')}   # loaded when they are named
 HELP = 'A private memory in one file: keep notes, files and folders, and find them by word and by meaning.'
 AFTER = 'Exit status: 0 found or done, 1 nothing found or not done, 2 a wrong question. `ramabana COMMAND --help` tells more.'

@@ -242,4 +242,4 @@ def default_vault() -> tuple[Path, str]:
     except OSError as e: raise AgentError(f'{first} cannot be read ({e.strerror}): name another vault with $RAMABANA_VAULT') from e
     if owner(head) in ('new', 'ours') or owner(head) == 'unsure' and int.from_bytes(head[28:32]) <= 1: return first, ''
     ours = data_folder()/'vault.db'
-    return ours, f'{first} belongs to another program, so the vault is {ours}: `ramabana import {first}`, of a later version, brings its documents over'
+    return ours, f'{first} belongs to another program, so the vault is {ours}: `ramabana import {first}` brings its documents over'

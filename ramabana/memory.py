@@ -236,6 +236,21 @@ class VaultKeeper(VaultReader):
         "A checked copy of the file, taken while it is in use: `path, size, docs`."
         return backup(self.store.engine, path, replace)
 
+    def reencode(self, encoder: Any = None, progress: bool = False) -> dict:
+        "Make the vectors of this shelf anew with another encoder, None for the shipped one; searches go on meanwhile, and the switch is one transaction: `encoder, before, chunks, changed`. Raises EncoderMissing."
+        from ramabana.reencode import reencode
+        return reencode(self.store, encoder, progress)
+
+    def export(self, path: str | os.PathLike, pii: str | None = 'off', pii_ner: bool = False, progress: bool = False) -> dict:
+        "Write the whole file, all shelves, as a folder of Markdown and records: `path, docs, tables, left_out`. Raises VaultError when the folder is there already."
+        from ramabana.export import export
+        return export(self.store.engine, path, pii, pii_ner, progress)
+
+    def import_(self, path: str | os.PathLike, kind: str = '', progress: bool = False) -> dict:
+        "Bring in an export, another vault, the texts of a foreign SQLite or JSON file, or a folder of notes: `kind, added, updated, unchanged, skipped, left_out`. Raises AgentError or VaultError when it can't be read."
+        from ramabana.importers import import_into
+        return import_into(self.store, path, kind, progress)
+
 # %% ../nbs/19a_memory.ipynb #9195639d
 def prose_leg(
     vault: VaultReader,

@@ -101,7 +101,7 @@ class Store(Shelf):
         held = self.record()['encoder']
         if not held or held == encoder.id: return ''
         return (f'the vectors of shelf {self.shelf!r} were written by encoder {held}, this one is {encoder.id}: '
-            'open the vault with that one (`ramabana reencode`, of a later version, makes them anew)')
+            'open the vault with that one, or make them anew (`ramabana reencode`)')
 
     def record_encoder(self, encoder: Any) -> None:
         "Put the encoder on record with the first vectors. Raises VaultError when another process was faster, with another encoder."

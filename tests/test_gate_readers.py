@@ -1,6 +1,9 @@
 """A canary in every place of a document that can hold words; no reader of the vault or the host may show it while the gate is on."""
 import inspect
 import re
+import tempfile
+from pathlib import Path
+
 
 import pytest
 from ramabana.config import set_setting
@@ -55,8 +58,14 @@ READERS = {
     'resume': lambda v, d, **kw: v.resume(watched(v)['id'], **kw), 'run_watch': lambda v, d, **kw: v.run_watch(watched(v)['id'], **kw),
     'poll': lambda v, d, **kw: v.poll(at=watched(v)['next_run'] + 9, connect=False, **kw), 'runs': lambda v, d, **kw: v.run_watch(watched(v)) and v.runs(**kw),
     'jobs': lambda v, d, **kw: queued(v) and v.jobs(**kw), 'dead': lambda v, d, **kw: queued(v, 'dead') and v.dead(**kw), **{name: acting(name) for name in ACTING}}
+def exported(vault, **kw):
+    "All that an export writes."
+    with tempfile.TemporaryDirectory() as folder:
+        said = vault.export(f'{folder}/out', **kw)
+        return [said['left_out'], [(p.name, p.read_text(encoding='utf-8')) for p in sorted(Path(folder).rglob('*.md'))]]   # the records of a whole export hold them once more
+READERS['export'] = lambda v, d, **kw: exported(v, **kw)
 ASKED = {'ask': lambda v, d, **kw: v.ask('what about lakes?', **kw), 'explain': lambda v, d, **kw: v.explain(f'{d}#2', **kw)}   # what gives an answer
-OTHERS = set('add note add_file add_files add_dir forget mark_pii mark_not_pii close path db encoder stats shelves shelf encode_pending check rebuild backup unwatch retry_job chat sends'.split())   # what gives no stored text
+OTHERS = set('add note add_file add_files add_dir forget mark_pii mark_not_pii close path db encoder stats shelves shelf encode_pending check rebuild backup unwatch retry_job chat sends import_ reencode'.split())   # what gives no stored text
 HOST = {'memory_search': lambda h, d: h.memory_search('rivers boats', limit=2), 'memory_tree': lambda h, d: h.memory_tree(), 'memory_read': lambda h, d: [h.memory_read(f'{d}#{n}') for n in range(4)],
     'watches': lambda h, d: watched(h.vault) and h.watches(), 'watch': lambda h, d: watched(h.vault) and h.watch(**watching(h.vault)), 'poll': lambda h, d: h.poll(at=watched(h.vault)['next_run'] + 9),
     'tool list_watches': lambda h, d: watched(h.vault) and tool(h, 'list_watches')(),

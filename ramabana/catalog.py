@@ -180,6 +180,10 @@ def versions(
     if number is None: raise AgentError(f'no document {str(ref)!r}: a search finds the ids')
     return [dict(zip(('seq', 'title', 'at', 'text'), row)) for row in store.engine.rows('select seq, title, at, text from versions where doc = ? order by seq', (number,))]
 
+def _entities(store: Store) -> int:
+    "How many names the graph holds."
+    return store.engine.rows("select count(distinct lower(e.value ->> 0)) from extracts x, json_each(x.found, '$.entities') e where x.shelf = ?", (store.id,))[0][0]
+
 def stats(
     store: Store, # which shelf
 ) -> dict:        # docs, nodes, chunks, pending, encoder (kind), encoder_id, dims, entities, path, by_kind, size (bytes), shelf, shelves, journal, note
@@ -194,5 +198,5 @@ def stats(
     size = sum(os.path.getsize(p) for p in (path, path + '-wal') if Path(p).is_file())
     journal = '' if store.engine.journal in ('wal', 'memory') else 'write-ahead logging cannot be had on this file system: the rollback journal is used, with full syncing'
     return dict(docs=sum(by_kind.values()), nodes=nodes, chunks=chunks, pending=chunks - vectors, encoder=encoder.kind if encoder else 'none',
-        encoder_id=held['encoder'] or (encoder.id if encoder else ''), dims=held['dims'] or (encoder.dims if encoder else 0), entities=0, path=path, by_kind=by_kind,
+        encoder_id=held['encoder'] or (encoder.id if encoder else ''), dims=held['dims'] or (encoder.dims if encoder else 0), entities=_entities(store), path=path, by_kind=by_kind,
         size=size, shelf=store.shelf, shelves=store.shelves(), journal=store.engine.journal, note='; '.join(filter(None, (journal, store.encoder_note))))

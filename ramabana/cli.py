@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from .core import AgentError
 from .keeping import backup, doctor, export, import_, reencode
+from .overview import map_, topics
 from .place import open_vault
 from .show import as_json, hit_parts, searched, show, tell, tree_parts
 from .show_code import search_code, sync
@@ -316,7 +317,7 @@ def sends(*, limit: int = 20, db: str = '', json: bool = False) -> int:
     with open_vault(db) as vault: return show_sends(vault, limit, json)
 
 # %% ../nbs/52_cli.ipynb #a06a060d
-COMMANDS = (add, note, search, ask, sync, read, tree, forget, versions, watch, watches, unwatch, poll, pii, mark, models, sends, info, doctor, backup, export, import_, reencode)
+COMMANDS = (add, note, search, ask, sync, read, tree, forget, versions, map_, topics, watch, watches, unwatch, poll, pii, mark, models, sends, info, doctor, backup, export, import_, reencode)
 SERVERS = {'mcp': ('ramabana.mcp:mcp', 'Serve the memory to other agents (Model Context Protocol), or enter it into their settings.')}   # loaded when they are named
 HELP = 'A private memory in one file: keep notes, files and folders, and find them by word and by meaning.'
 AFTER = 'Exit status: 0 found or done, 1 nothing found or not done, 2 a wrong question. `ramabana COMMAND --help` tells more.'

@@ -27,7 +27,7 @@ from .schema import VERSION, quote
 from .store import Store
 
 # %% ../nbs/17a_export.ipynb #6e584542
-LEFT_OUT = {'nodes': 'sections are made from the text', 'chunks': 'chunks are made from the text', 'vlog': 'a log for caches', 'hosts': "other sites' robots.txt, a cache"}
+LEFT_OUT = {'nodes': 'sections are made from the text', 'chunks': 'chunks are made from the text', 'vlog': 'a log for caches', 'hosts': "other sites' robots.txt, a cache", 'topics': '`connect` finds them again', 'places': '`connect` finds them again'}
 _ELSEWHERE = ('meta', 'shelves', 'docs', 'texts')   # in the manifest, and in the documents
 
 def kept_tables(

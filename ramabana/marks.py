@@ -33,6 +33,7 @@ def mark(
         if number is None: raise AgentError(f'no document {str(ref)!r}: nothing was marked')
         store.engine.rows('insert into marks(doc, name, value, reason, at) values(?, ?, ?, ?, ?) on conflict do update set value = excluded.value, '
             'reason = excluded.reason, at = excluded.at', (number, name, int(value), reason, time.time()))
+        if name == PERSONAL and value: store.engine.rows('delete from topics where shelf = ?', (store.id,))   # their names may be made of its words; `connect` finds them anew
         return _rows(store, 'd.id = ? and m.name = ?', number, name)[0]
 
 _COLUMNS = ('doc_id', 'title', 'source', 'name', 'value', 'reason', 'at')

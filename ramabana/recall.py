@@ -6,8 +6,8 @@ Docs: https://example.github.io/ramabana/recall.html.md"""
 
 # %% auto #0
 __all__ = ['log', 'LEG', 'SMALL', 'FEW', 'COMMON', 'MODES', 'MOST', 'NOT_SUPERSEDED', 'moment', 'allowed_chunks', 'frequencies',
-           'steps', 'text_leg', 'vector_leg', 'count', 'Found', 'rank_chunks', 'search', 'spread', 'context',
-           'neighbours', 'related_to', 'near', 'related']
+           'steps', 'text_leg', 'vector_leg', 'count', 'Found', 'rank_chunks', 'search', 'quiet_first', 'spread',
+           'context', 'neighbours', 'related_to', 'near', 'related']
 
 # %% ../nbs/12_recall.ipynb #1043f77c
 import json
@@ -219,11 +219,16 @@ def search(
         best: dict[tuple[int, int], tuple[Fused, str]] = {}
         for f in ranked:
             if f.key in at: best.setdefault(at[f.key][:2], (f, at[f.key][2].hex()))
-        places = spread(list(best), limit, per_doc)
+        places = spread(quiet_first(store, list(best)), limit, per_doc)
         loaded = load_sections(store, places)
     found = Found(replace(s, score=f.score, cid=cid, why=f.why) for s, (f, cid) in zip(loaded, (best[p] for p in places), strict=True))
     found.note = note
     return found
+
+def quiet_first(store: Store, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    "`places` with those of noisy documents behind the others."
+    noisy = {doc for doc, in store.engine.rows("select doc from marks where name = 'noisy' and value")}
+    return [p for p in places if p[0] not in noisy] + [p for p in places if p[0] in noisy] if noisy else places
 
 def spread(
     places: list[tuple[int, int]], # (document, section), best first

@@ -7,7 +7,7 @@ Docs: https://example.github.io/ramabana/vault.html.md"""
 # %% auto #0
 __all__ = ['POLICIES', 'check_policies', 'policy_of', 'names_too', 'gated_by', 'gated_tree', 'memory_row', 'prose_hit',
            'titled_alike', 'taken', 'host_asked', 'VaultCalls', 'row_shown', 'page_shown', 'GateCalls', 'VaultHost',
-           'opening_of', 'search_all', 'with_reason', 'connecting', 'WorkspaceHost']
+           'opening_of', 'search_all', 'with_reason', 'graph_model', 'connecting', 'WorkspaceHost']
 
 # %% ../nbs/22_vault.ipynb #f026c359
 import threading
@@ -270,14 +270,23 @@ def with_reason(note: str, reason: str) -> str:
     "`note`, with the reason why the vault is shut."
     return f'{note}; {reason}' if reason else note
 
+def graph_model(host: VaultHost) -> Any:
+    "A chat with the model that the environment names for the graph; None when it names none, or when it can't be had, which is noted."
+    if not (name := env('GRAPH_MODEL')): return None
+    from ramabana.localmodel import open_chat
+    from ramabana.models import as_model
+    try: return open_chat(as_model(name, '$RAMABANA_GRAPH_MODEL'))
+    except (AgentError, ValueError) as e:
+        host.note(f'the graph is not built: {agent_err(e)}')
+        return None
+
 def connecting(host: VaultHost, running: threading.Thread | None, wait: bool) -> threading.Thread:
     "The thread that rebuilds topics and graph; the one that runs already, if any."
     def run() -> None:
         vault: Any = None
         try:
             vault = host._worker_vault()
-            if host.graph_chat is None and env('GRAPH_MODEL'): host.note(f'the graph model {env("GRAPH_MODEL")!r} {LATER}: topics only')
-            vault.connect(chat=host.graph_chat)
+            vault.connect(chat=host.graph_chat or graph_model(host))
         except Exception as e: host.note(f'connecting failed: {agent_err(e)}')
         finally:
             if vault is not None and vault is not host._opening.vault: vault.close()

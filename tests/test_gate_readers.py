@@ -1,5 +1,6 @@
 """A canary in every place of a document that can hold words; no reader of the vault or the host may show it while the gate is on."""
 import inspect
+import json
 import re
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from ramabana.config import set_setting
 from ramabana.core import AgentError
 from ramabana.memory import Vault
 from ramabana.pii import find_pii
+from ramabana.testing import FakeChat
 from ramabana.tools import tools_for
 from ramabana.vault import VaultHost
 
@@ -63,9 +65,14 @@ def exported(vault, **kw):
     with tempfile.TemporaryDirectory() as folder:
         said = vault.export(f'{folder}/out', **kw)
         return [said['left_out'], [(p.name, p.read_text(encoding='utf-8')) for p in sorted(Path(folder).rglob('*.md'))]]   # the records of a whole export hold them once more
+def connected(vault):
+    "Topics, and a graph whose names are those of every document."
+    vault.connect(chat=FakeChat('llama', otherwise=json.dumps(dict(entities=[[CANARY if vault.doc(f'/mail/{CANARY}.md') else 'quokka', 'x']], edges=[]))))
+    return True
+READERS |= {'map': lambda v, d, **kw: connected(v) and v.map(**kw), 'topic_tree': lambda v, d, **kw: connected(v) and v.topic_tree(**kw), 'entities': lambda v, d, **kw: connected(v) and [row for row in v.entities(**kw) if d in row['docs']]}
 READERS['export'] = lambda v, d, **kw: exported(v, **kw)
 ASKED = {'ask': lambda v, d, **kw: v.ask('what about lakes?', **kw), 'explain': lambda v, d, **kw: v.explain(f'{d}#2', **kw)}   # what gives an answer
-OTHERS = set('add note add_file add_files add_dir forget mark_pii mark_not_pii close path db encoder stats shelves shelf encode_pending check rebuild backup unwatch retry_job chat sends import_ reencode'.split())   # what gives no stored text
+OTHERS = set('add note add_file add_files add_dir forget mark_pii mark_not_pii close path db encoder stats shelves shelf encode_pending check rebuild backup unwatch retry_job chat sends import_ reencode connect mark_noisy picture'.split())   # what gives no stored text
 HOST = {'memory_search': lambda h, d: h.memory_search('rivers boats', limit=2), 'memory_tree': lambda h, d: h.memory_tree(), 'memory_read': lambda h, d: [h.memory_read(f'{d}#{n}') for n in range(4)],
     'watches': lambda h, d: watched(h.vault) and h.watches(), 'watch': lambda h, d: watched(h.vault) and h.watch(**watching(h.vault)), 'poll': lambda h, d: h.poll(at=watched(h.vault)['next_run'] + 9),
     'tool list_watches': lambda h, d: watched(h.vault) and tool(h, 'list_watches')(),
@@ -90,7 +97,7 @@ def diary(vault):
 def test_every_reader_is_walked():
     public = {name for name, _ in inspect.getmembers(Vault) if not name.startswith('_')}
     assert public == set(READERS) | set(ASKED) | OTHERS, 'a new method either gives stored text, then it takes pii and is walked here, or it gives none'
-    assert {name for name in public - {'path', 'db', 'encoder'} if 'pii' in inspect.signature(getattr(Vault, name)).parameters} == set(READERS) | {'ask'}
+    assert {name for name in public - {'path', 'db', 'encoder'} if 'pii' in inspect.signature(getattr(Vault, name)).parameters} == set(READERS) | {'ask', 'picture'}
 
 @pytest.mark.parametrize('policy', ['redact', 'refuse'])
 @pytest.mark.parametrize('reader', READERS)
@@ -98,6 +105,23 @@ def test_no_reader_of_the_vault_shows_it(kept, reader, policy):
     vault, uid = kept
     if reader != 'federate': assert CANARY in repr(READERS[reader](vault, uid))
     assert CANARY not in repr(READERS[reader](vault, uid, pii=policy))
+
+@pytest.mark.parametrize('policy', ['redact', 'refuse'])
+def test_no_label_of_a_topic_shows_it(kept, policy):
+    vault, _ = kept
+    connected(vault)
+    vault.store.engine.rows('update topics set label = ?, terms = ? where parent is not null', (CANARY, CANARY))
+    for call in vault.map, vault.topic_tree, vault.picture: assert CANARY in repr(call()) and CANARY not in repr(call(pii=policy))
+
+@pytest.mark.parametrize('policy', ['redact', 'refuse'])
+def test_what_is_marked_later_names_no_topic(tmp_path, policy):
+    with Vault(tmp_path/'v.db') as vault:
+        for n in range(4): vault.note(f'quokka {n} is a secret', title=f'quokka {n}')
+        connected(vault)
+        for row in vault.toc(): vault.mark_pii(row['doc_id'])
+        for _ in range(2):
+            for call in vault.map, vault.topic_tree, vault.entities, vault.picture: assert 'quokka' not in repr(call(pii=policy))
+            vault.connect()
 
 @pytest.mark.parametrize('policy', ['redact', 'refuse'])
 @pytest.mark.parametrize('reader', HOST)

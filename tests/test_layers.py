@@ -8,16 +8,16 @@ PACKAGE = Path(__file__).resolve().parent.parent/'ramabana'
 LAYERS = '''core names config
 pii_view pii_labels pii_checks pii_patterns pii_address pii_secrets pii_tables pii_words pii_names pii
 sections terms encode fuse
-schema engine backup vectors store catalog marks lifetime recall upkeep
-topics files ignore walk markup addresses fetch readers folders scan filing reencode
+schema engine backup vectors store catalog marks lifetime recall upkeep topics picture past
+files ignore walk markup addresses fetch readers folders scan filing reencode
 robots pages websearch research
 schedules jobs actions housekeeping notify watches
 watching
-code_names code_python code_tree code_files code_rank code_store code federate indexes export restore importers salvage models localmodel citations grounds prompts fields leaks ledger gather ask questions memory
+code_names code_python code_tree code_files code_rank code_store code federate indexes export restore importers salvage models localmodel citations grounds prompts fields leaks ledger graph gather ask questions shape memory
 gitio gitstore learned_journal learned_guard learned_candidates learned_queue learned_undo learned_compact learned_switch learned_text learned
 roots shell host spec code_tools tools opening errands vault tool_schemas
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
-agent session show show_code place standing show_answers keeping cli mcp_clients mcp web
+agent session show show_code place standing show_answers keeping overview cli mcp_clients mcp web
 testing'''.split()
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
 MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('_'))
@@ -27,7 +27,7 @@ OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', xllamacpp
     selectolax='markup', pdf_oxide='readers', yaml='readers', ast_grep_py='code_tree', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', mcp='mcp', uvicorn='mcp', cronsim='schedules',
     tzlocal='schedules', apprise='notify')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
-FACADES = {'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
+FACADES = {'VaultShape', 'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
 
 def tree(module): return ast.parse((PACKAGE/f'{module}.py').read_text())
 

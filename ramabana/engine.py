@@ -48,6 +48,7 @@ def told(
     "Database errors raised inside come out as VaultError, with the original as its cause."
     import apsw
     try: yield
+    except UnicodeDecodeError: raise VaultError(f'{path} {_WORDS["CorruptError"]}') from apsw.CorruptError('a text is no UTF-8')   # its words would quote the text
     except apsw.Error as e:
         words = _WORDS.get(type(e).__name__)
         if words is None: raise VaultError(f'{path}: {type(e).__name__} in the database; `ramabana doctor` tells more') from e

@@ -97,6 +97,7 @@ def entities(
     "Who and what the documents speak of."
     hidden = '' if personal else "and not exists (select 1 from marks m where m.doc = d.id and m.name = 'pii' and m.value = 1)"
     rows = store.engine.rows(f"select e.value ->> 0, e.value ->> 1, c.id, d.uid, x.found from {_NAMES} where x.shelf = ? {hidden}", (store.id,))
+    limit = recall.count(limit)
     found: dict[str, dict] = {}
     for name, kind, chunk, uid, said in rows:
         if q.casefold() not in name.casefold(): continue
@@ -129,7 +130,9 @@ def related(
     limit: int = 8, # related sections at most
 ) -> list[Section]: # each with `via`
     "Sections that belong to `node_id`, by place, meaning, names or topic. Raises AgentError for an unknown id."
+    limit = recall.count(limit)
     near = recall.related(store, node_id, limit)
+    if not limit: return []
     with store.engine.read():
         number, seq = resolve(store, node_id)
         label, docs = topics.beside(store, number, limit)

@@ -58,7 +58,7 @@ def _saved(path: str) -> dict:
     from ramabana.salvage import salvage
     said = salvage(path)
     lost = ', '.join(f'{n} {what}' for what, n in said['lost'].items())
-    tell(f"saved into {said['path']}: {said['docs']} documents" + (f'; lost: {lost}' if lost else ''))
+    tell(f"saved into {said['path']}: {said['docs']} documents" + (f'; lost: {lost}' if lost else '') + (f"; altered: {', '.join(said['altered'])}" if said['altered'] else ''))
     tell('the damaged file is as it was; look through the new one, then put it into its place')
     return said
 

@@ -19,7 +19,7 @@ from .engine import Engine, damage, file_path, open_damaged
 from .export import LEFT_OUT
 from .restore import Taken, restore
 from .schema import quote
-from .store import digest
+from .store import digest, first_line
 
 # %% ../nbs/17d_salvage.ipynb #8e974923
 _STEP, _BEYOND = 200, 20_000   # rows at once; numbers tried behind the last row that was read
@@ -34,7 +34,8 @@ class Pages:
         "The rows of a table that can be read, bytes as `export.rows_of` gives them."
         info = self._conn.execute(f'pragma table_info({quote(table)})').fetchall()
         columns, sql = [row[1] for row in info], f'select * from {quote(table)}'
-        found = self._by_number(table, sql) if any(row[5] and row[2].lower() == 'integer' for row in info) and columns[0] == 'id' else self._in_order(table, sql)
+        numbered = any(row[1] == columns[0] and row[5] and row[2].lower() == 'integer' for row in info)
+        found = self._by_number(table, sql, quote(columns[0])) if numbered else self._in_order(table, sql)
         for row in found: yield {name: {'hex': value.hex()} if isinstance(value, bytes) else value for name, value in zip(columns, row)}
 
     def _in_order(self, table: str, sql: str) -> Iterator[tuple]:
@@ -42,15 +43,15 @@ class Pages:
         try: yield from self._conn.execute(sql)
         except self._error: self.lost[f'rows of {table} behind a page that cannot be read'] += 1
 
-    def _by_number(self, table: str, sql: str) -> Iterator[tuple]:
+    def _by_number(self, table: str, sql: str, key: str) -> Iterator[tuple]:
         "Rows by number, past those that can't be read."
         last, end = 0, None
         while True:
-            try: rows = self._conn.execute(f'{sql} where id > ? order by id limit {_STEP}', (last,)).fetchall()
+            try: rows = self._conn.execute(f'{sql} where {key} > ? order by {key} limit {_STEP}', (last,)).fetchall()
             except self._error:
-                end = end or self._last(table) or last + _BEYOND
-                rows = list(filter(None, (self._one(table, sql, number) for number in range(last + 1, min(last + _STEP, end) + 1))))
-                yield from rows
+                if end is None and (end := self._last(table, key)) is None:
+                    end, self.lost[f'{table} behind what can be read, nobody knows how many'] = last + _BEYOND, 1
+                yield from filter(None, (self._one(table, sql, key, number) for number in range(last + 1, min(last + _STEP, end) + 1)))
                 last += _STEP
                 if last >= end: return
                 continue
@@ -58,22 +59,22 @@ class Pages:
             if not rows: return
             last = rows[-1][0]
 
-    def _one(self, table: str, sql: str, number: int) -> tuple | None:
-        try: return self._conn.execute(f'{sql} where id = ?', (number,)).fetchone()
+    def _one(self, table: str, sql: str, key: str, number: int) -> tuple | None:
+        try: return self._conn.execute(f'{sql} where {key} = ?', (number,)).fetchone()
         except self._error:
-            self.lost[table] += 1
+            if not any(what.startswith(f'{table} behind') for what in self.lost): self.lost[table] += 1
             return None
 
-    def _last(self, table: str) -> int | None:
-        try: return self._conn.execute(f'select max(id) from {quote(table)}').fetchone()[0]
+    def _last(self, table: str, key: str) -> int | None:
+        try: return self._conn.execute(f'select max({key}) from {quote(table)}').fetchone()[0]
         except self._error: return None
 
 # %% ../nbs/17d_salvage.ipynb #dabca928
 class Damaged(Pages):
     "A vault's file of which some pages can't be read, as a source for `restore`. Raises VaultError when nothing of it can."
     def __init__(self, path: str | os.PathLike):
-        self.path, self.lost, self.missing = str(path), Counter[str](), list[str]()
-        self._error = damage()
+        self.path, self.lost, self.missing, self.altered = str(path), Counter[str](), list[str](), list[str]()
+        self._error = (*damage(), UnicodeDecodeError)
         try:
             self._conn = open_damaged(self.path)
             self.shelves, self.meta = list(self._rows('shelves')), {row['k']: row['v'] for row in self._rows('meta')}
@@ -86,17 +87,20 @@ class Damaged(Pages):
         self._conn.close()
 
     def documents(self) -> Iterator[Taken]:
-        "The documents whose row and text can be read; a text that is not what its hash says is counted."
-        names = {row['id']: row['name'] for row in self.shelves}
+        "The documents whose row and text can be read, then texts whose row is lost. A text that is not what its hash says is listed in `altered`."
+        names, seen = {row['id']: row['name'] for row in self.shelves}, set[int]()
         for row in self._rows('docs'):
+            seen |= {row['id'], row['same_as'] or row['id']}
             try: found = self._conn.execute('select text from texts where doc = ?', (row['same_as'] or row['id'],)).fetchone()
             except self._error: found = None
             if found is None or row['shelf'] not in names:
                 self.lost['texts'] += 1
                 self.missing.append(row['uid'])
                 continue
-            if digest(row['kind'], row['title'], found[0]).hex() != row['hash']['hex']: self.lost['texts that are not what was stored'] += 1
+            if digest(row['kind'], row['title'], found[0]).hex() != row['hash']['hex']: self.altered.append(row['uid'])
             yield Taken(row, found[0], row['title'], names[row['shelf']])
+        for row in self._rows('texts'):      # of documents whose row is lost
+            if row['doc'] not in seen and isinstance(row['text'], str): yield Taken({}, row['text'], first_line(row['text']), self.shelves[0]['name'], True, f'saved-{row["doc"]}')
 
     def rows(self) -> Iterator[tuple[str, dict]]:
         "The rows of the other tables that can be read."
@@ -116,7 +120,7 @@ def beside(
 def salvage(
     path: str | os.PathLike,                 # the damaged file, which is only read
     target: str | os.PathLike | None = None, # the new one; None takes a name beside it
-) -> dict:                                   # path, docs, lost (what -> how many), missing (ids of documents without a text)
+) -> dict:                                   # path, docs, lost (what -> how many), missing (ids of documents without a text), altered (ids of those whose text is not what was stored)
     "Save what can be read of a vault. Raises VaultError when nothing can."
     place = Path(file_path(target)) if target else beside(path)
     if os.path.lexists(place): raise VaultError(f'{place} is already there: name another file')
@@ -130,4 +134,4 @@ def salvage(
             raise
         engine.close()
     finally: source.close()
-    return dict(path=str(place), docs=done['added'], lost=dict(source.lost), missing=source.missing)
+    return dict(path=str(place), docs=done['added'], lost=dict(source.lost), missing=source.missing, altered=source.altered)

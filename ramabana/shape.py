@@ -35,8 +35,9 @@ class VaultShape:
 
     def map(self, limit: int = 20, pii: str | None = 'off', pii_ner: bool = False) -> dict:
         "What the vault is about: `clusters` [{label, size, docs, terms}], the largest first; `method`; `note`, when they were not made yet."
+        from ramabana.recall import count
         from ramabana.topics import list_topics
-        clusters = [dict(label=t.label, size=t.size, docs=self._gated(t.docs, pii, pii_ner), terms=t.terms) for t in list_topics(self.store, limit)]
+        clusters = [dict(label=t.label, size=t.size, docs=self._gated(t.docs, pii, pii_ner), terms=t.terms) for t in list_topics(self.store, count(limit))]
         return dict(clusters=self._words_gated(clusters, pii, pii_ner), method='spherical k-means over the vectors of the documents, named by class-based tf-idf', note='' if clusters else 'no topics yet: connect makes them')
 
     def topic_tree(self, pii: str | None = 'off', pii_ner: bool = False) -> list[dict]:

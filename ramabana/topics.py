@@ -13,7 +13,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,9 @@ def kmeans(
     return group, centres
 
 # %% ../nbs/13_topics.ipynb #d70c3cf2
-_WORD, _OPENING, _NAMED = re.compile(r'[^\W\d_](?:[\w\'’-]*[^\W_])?'), 700, 5   # characters read of a text; words kept of a topic
+_WORD, _OPENING, _NAMED = re.compile(r'[^\W\d_](?:[\w\'’-]*[^\W_])?'), 1500, 5   # characters read of a text; words kept of a topic
+_TRIED = 60   # words of a group that are compared with it
+_NO_WORDS = re.compile(r'\A---\n.*?\n---\n|```.*?(?:```|\Z)|^\s*(?:#\||import |from \w+).*?$|https?://\S+|\S*@\S*|\S*_\S*|`[^`\n]*`', re.S | re.M)   # front matter, code, addresses
 _COMMON = STOP_WORDS | frozenset('also one two may more most many used use using new see first last other same such make made like only each than then when where which while will your its it’s don’t can’t http https www com org file files name'.split())
 
 def words_of(
@@ -109,7 +111,7 @@ def words_of(
     for start in range(0, len(docs), 500):
         part = ','.join(map(str, docs[start:start + 500]))
         for number, title, text in store.engine.rows(f'select d.id, d.title, substr(t.text, 1, {_OPENING}) from docs d join texts t on t.doc = d.id where d.id in ({part})'):
-            body = re.sub(r'\A---\n.*?\n---\n|https?://\S+|\S*@\S*|`[^`\n]*`', ' ', text, flags=re.S)
+            body = _NO_WORDS.sub(' ', text)
             out[number] = {}
             for word in _WORD.findall(re.sub(r'\S*@\S*', ' ', title) + '\n' + body):
                 if not any(map(str.isdigit, word)) and 2 < len(word) < 30 and (plain := fold(word).lower()) not in _COMMON: out[number].setdefault(plain, word)
@@ -118,8 +120,9 @@ def words_of(
 def named(
     groups: dict[int, list[int]],          # group -> documents
     words: dict[int, dict[str, str]],      # from words_of
+    fits: Callable[[int, list[str]], Sequence[float]] | None = None, # how near words are to a group in meaning, 0 to 1
 ) -> dict[int, list[str]]:                 # group -> its words, best first
-    "The words that set each group apart, by class-based tf-idf."
+    "The words that set each group apart, by class-based tf-idf, those before that are near the group in meaning."
     counts = {group: Counter(word for doc in docs for word in words.get(doc, ())) for group, docs in groups.items()}
     spelled: dict[str, Counter] = {}
     for said in words.values():
@@ -127,12 +130,14 @@ def named(
     total = Counter[str]()
     for count in counts.values(): total.update(count)
     mean = sum(total.values())/max(1, len(groups))
-    often = max(3, 0.15*sum(map(len, groups.values()))) if len(groups) > 6 else math.inf      # 'part', in every seventh document, sets nothing apart
+    often = max(3, (0.15 if len(groups) > 6 else 0.5)*sum(map(len, groups.values())))      # a word of every seventh document sets nothing apart
     out = {}
     for group, count in counts.items():
         size = len(groups[group])
         scores = {word: n/size*math.log(1 + mean/total[word]) for word, n in count.items() if (n > 1 or size < 4) and total[word] < often}
-        best = sorted(scores, key=lambda word: (-scores[word], word))
+        best = sorted(scores, key=lambda word: (-scores[word], word))[:_TRIED]
+        near = dict(zip(best, fits(group, best))) if fits and best else {}
+        best.sort(key=lambda word: -scores[word]*max(0.05, near.get(word, 1.0)))
         kept: list[str] = []
         for word in best:     # 'notebooks' says nothing beside 'notebook'
             if not any(word.startswith(other[:5]) or other.startswith(word[:5]) for other in kept): kept.append(word)
@@ -186,6 +191,12 @@ def _join(store: Store, found: Corpus, ids: list[int], known: 'np.ndarray', gone
         store.engine.many('insert or replace into places select ?, ?, ?, ? where exists (select 1 from docs where id = ?)', [(doc, ids[int(g)], float(near[i, g]), at, doc) for i, (doc, at, g) in enumerate(zip(found.docs, found.updated, near.argmax(axis=1)))])
 
 # %% ../nbs/13_topics.ipynb #3f65d719
+def _fitting(store: Store, centre: 'np.ndarray', centres: 'np.ndarray') -> Callable[[int, list[str]], Sequence[float]] | None:
+    "How near words are to the centre of a group; None without the encoder of the shelf."
+    encoder = store.matching_encoder()
+    if encoder is None: return None
+    return lambda group, words: (_unit(_unit(encoder.encode(words)) - centre) @ centres[group]).tolist()
+
 def _anew(store: Store, found: Corpus) -> None:
     "Group everything."
     import numpy as np
@@ -197,7 +208,7 @@ def _anew(store: Store, found: Corpus) -> None:
     above, tops = kmeans(centres[order], max(1, round(len(order)/4))) if order else (np.zeros(0, int), centres)
     families = {int(f): [doc for g, a in zip(order, above) if a == f for doc in groups[g]] for f in set(above)}
     words = words_of(store, found.docs)
-    names, family_names = named(groups, words), named(families, words)
+    names, family_names = named(groups, words, _fitting(store, found.centre, centres)), named(families, words, _fitting(store, found.centre, tops))
     with store.engine.write():
         rows = store.engine.rows
         rows('delete from topics where shelf = ?', (store.id,))

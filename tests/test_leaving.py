@@ -180,35 +180,46 @@ def test_what_is_added_during_a_change_of_encoder_is_encoded(tmp_path):
         vault.reencode(counts)
         assert vault.check()['ok'] and vault.stats()['pending'] == 0 and any(h.title == 'late' for h in vault.search('lantern'))
 
+def papers(path, docs):
+    "A vault of documents alone, all of it in its file."
+    chance = random.Random(5)
+    with Vault(path) as vault:
+        for n in range(docs): vault.add(' '.join(chance.choices(WORDS, k=400)), title=f'Paper {n}', source=f'paper-{n}')
+        vault.store.engine.rows('pragma wal_checkpoint(truncate)')
+    return path.read_bytes()
+
 @pytest.mark.parametrize('keep', [0.3, 0.5, 0.8, 0.95])
 def test_the_doctor_saves_what_can_be_read(tmp_path, keep, capsys):
-    with Vault(tmp_path/'v.db') as vault: lived_in(vault, 300).store.engine.rows('pragma wal_checkpoint(truncate)')
-    whole = (tmp_path/'v.db').read_bytes()
-    cut = tmp_path/'cut.db'
-    cut.write_bytes(whole[:int(len(whole)*keep)])
+    whole, cut, saved = papers(tmp_path/'v.db', 200), tmp_path/'cut.db', tmp_path/'cut.saved.db'
+    cut.write_bytes(part := whole[:int(len(whole)*keep)])
     assert run(['doctor', '--db', str(cut)]) == 1
     capsys.readouterr()
     assert run(['doctor', '--fix', '--json', '--db', str(cut)]) == 1
     said = json.loads(capsys.readouterr().out)
-    saved = tmp_path/'cut.saved.db'
-    with Vault(saved) as new: assert new.check()['ok'] and (keep < .5 or new.stats()['docs'] > 0)
-    assert cut.stat().st_size == int(len(whole)*keep) and said['saved']['path'] == str(saved) and not said['ok']
+    assert not said['ok'] and said['saved']['path'] == str(saved) and said['saved']['lost']
+    with Vault(saved) as new, Vault(tmp_path/'v.db') as old:
+        assert new.check()['ok'] and 0 < (docs := new.stats()['docs']) < 200 and docs == said['saved']['docs']
+        texts = {old.document(row['doc_id'])['text'] for row in old.toc()}
+        assert all(new.document(row['doc_id'])['text'] in texts for row in new.toc() if row['doc_id'] not in said['saved']['altered'])
+    assert cut.read_bytes() == part
+
+def test_a_file_without_its_table_of_contents_is_left_alone(tmp_path):
+    whole, cut = papers(tmp_path/'v.db', 20), tmp_path/'cut.db'
+    for size in 0, 100, 4096, 9000:
+        cut.write_bytes(whole[:size])
+        assert run(['doctor', '--fix', '--db', str(cut)]) in (0, 1) and (not size or cut.read_bytes() == whole[:size]) and not (tmp_path/'cut.saved.db').exists()
 
 @pytest.mark.parametrize('seed', range(4))
-def test_the_doctor_and_a_page_of_rubbish(tmp_path, seed):
-    with Vault(tmp_path/'v.db') as vault: lived_in(vault, 200).store.engine.rows('pragma wal_checkpoint(truncate)')
-    data, chance = bytearray((tmp_path/'v.db').read_bytes()), random.Random(seed)
+def test_the_doctor_and_pages_of_rubbish(tmp_path, seed):
+    data, chance, bad = bytearray(papers(tmp_path/'v.db', 200)), random.Random(seed), tmp_path/'bad.db'
     for _ in range(3):
-        page = chance.randrange(2, len(data)//4096)
+        page = chance.randrange(60, len(data)//4096)
         data[page*4096:(page + 1)*4096] = chance.randbytes(4096)
-    (tmp_path/'bad.db').write_bytes(data)
-    status = run(['doctor', '--fix', '--db', str(tmp_path/'bad.db')])
-    saved = tmp_path/'bad.saved.db'
-    if status: 
-        assert saved.exists()
-        with Vault(saved) as new: assert new.check()['ok'] and new.stats()['docs'] > 100
+    bad.write_bytes(data)
+    if run(['doctor', '--fix', '--db', str(bad)]):
+        with Vault(tmp_path/'bad.saved.db') as new: assert new.check()['ok'] and new.stats()['docs'] > 100
     else:
-        with Vault(tmp_path/'bad.db') as vault: assert vault.check()['ok']
+        with Vault(bad) as vault: assert vault.check()['ok']
 
 def test_the_shell(vault, tmp_path):
     vault.close()

@@ -106,14 +106,15 @@ def _made(agent: Any) -> Any:
 
 async def _run(inner: Any, prompt: str, history: list, on_text: Callable[[str], None] | None) -> Any:
     "One run; pieces of text go to `on_text` where the model streams."
-    if on_text is None: return await inner.run(prompt, message_history=history)
+    from pydantic_ai.models import Model
+    if on_text is None or getattr(type(inner.model), 'request_stream', None) is Model.request_stream: return await inner.run(prompt, message_history=history)
     try:
         async with inner.run_stream_events(prompt, message_history=history) as events:
             async for event in events:
                 if hasattr(event, 'result'): return event.result
                 delta = getattr(getattr(event, 'delta', None), 'content_delta', None) or (getattr(getattr(event, 'part', None), 'content', None) if getattr(event, 'event_kind', '') == 'part_start' and getattr(event.part, 'part_kind', '') == 'text' else None)
                 if isinstance(delta, str) and getattr(getattr(event, 'delta', None), 'part_delta_kind', 'text') == 'text': on_text(delta)
-    except (NotImplementedError, AssertionError): pass      # a model that does not stream
+    except AssertionError: pass      # a scripted model that does not stream
     return await inner.run(prompt, message_history=history)
 
 def turn(

@@ -17,7 +17,7 @@ code_names code_python code_tree code_files code_rank code_store code federate i
 gitio gitstore learned_journal learned_guard learned_candidates learned_queue learned_undo learned_compact learned_switch learned_text learned
 roots shell host spec code_tools tools opening errands vault tool_schemas
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
-briefing agent session show show_code place standing show_answers keeping overview cli mcp_clients mcp web
+briefing agent show show_code place standing show_answers keeping overview session cli mcp_clients mcp web
 testing'''.split()
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
 MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('_'))

@@ -142,7 +142,7 @@ def turn(
 def remember_tool(agent: Any) -> Callable[..., str]:
     "The tool `remember` of an agent."
     host_tool = next(t for t in tools_for(agent.host) if t.__name__ == 'remember')
-    def remember(text: str, title: str = '', tags: list[str] = [], key: str = '', cue: str = '', evidence: str = '') -> str:  # noqa: B006
+    def remember(text: str, title: str = '', tags: list[str] = [], key: str = '', secrets: bool = False, cue: str = '', evidence: str = '') -> str:  # noqa: B006
         """Keep a note in memory; with a cue, record a lesson about how to work, which waits until a person accepts it.
 
         Args:
@@ -150,11 +150,12 @@ def remember_tool(agent: Any) -> Callable[..., str]:
             title: short title; empty takes the first line
             tags: words to file it under
             key: name of the note; the same key replaces the text and keeps the handle
+            secrets: keep passwords and keys as they are; only when your user said so
             cue: what your user said that makes this a lesson; empty for a note
             evidence: where that shows
         """
         if agent.keeper.is_recalled(text): return 'not kept: these words came out of memory or off a page in this session; name their handle instead'
-        if not cue.strip(): return host_tool(text, title, tags, key)
+        if not cue.strip(): return host_tool(text, title, tags, key, secrets)
         if not agent.learned: return 'learning is off: nothing was recorded'
         if agent.keeper.is_recalled(cue): return 'not recorded: the cue must be what your user said, not what a tool answered'
         try: record_lesson(agent.cfg, agent.session, text, cue, evidence)

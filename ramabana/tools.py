@@ -7,13 +7,14 @@ Docs: https://example.github.io/ramabana/tools.html.md"""
 # %% auto #0
 __all__ = ['log_', 'Tool', 'BUILDERS', 'error_text', 'Failed', 'bind', 'read_file', 'write_file', 'edit_file', 'delete_file',
            'list_files', 'file_tools', 'search', 'grep', 'search_tools', 'run_cmd', 'shell_tools', 'read_url',
-           'research', 'web_tools', 'memory_search', 'memory_read', 'remember', 'memory_forget', 'memory_tools',
-           'ask_memory', 'ask_tools', 'watch', 'watch_line', 'list_watches', 'cancel_watch', 'watch_tools', 'api_tools',
-           'tools_for']
+           'research', 'web_tools', 'as_data', 'memory_search', 'memory_read', 'without_secrets', 'remember',
+           'memory_forget', 'memory_tools', 'ask_memory', 'ask_tools', 'watch', 'watch_line', 'list_watches',
+           'cancel_watch', 'watch_tools', 'api_tools', 'tools_for']
 
 # %% ../nbs/23_tools.ipynb #a7107ef5
 import inspect
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -229,10 +230,19 @@ def web_tools(
 # %% ../nbs/23_tools.ipynb #665bfd5e
 _SECTION = 1500  # characters shown of a section that was found
 
+_OURS = re.compile(r'^(?=\s*(?:\[[0-9a-f]{12}(?:#\d+)?\]|Related:|Sections from memory|\(?end of memory))', re.I | re.M)
+
+def as_data(
+    text: str, # of a section
+) -> str:
+    "`text` with every line quoted that could be taken for one of ours, a citation mark, a question or a change of speaker."
+    from ramabana.prompts import quoted
+    return _OURS.sub('> ', quoted(text))
+
 def _section_lines(row: Any) -> str:
     "A found section as text: handle, breadcrumb, age, passage."
     old = f'{in_words(row["age"])} old{", its source has changed" if row["stale"] else ""}'
-    text = clip(row['text'].strip(), _SECTION, f'memory_read({row["node_id"]!r})')
+    text = clip(as_data(row['text'].strip()), _SECTION, f'memory_read({row["node_id"]!r})')
     return f'[{row["node_id"]}] {row["breadcrumb"]} ({old})\n{text}'
 
 def memory_search(host: Host, query: str, limit: int = 6) -> str:
@@ -259,23 +269,35 @@ def memory_read(host: Host, node_id: str) -> str:
     near = {name: row.get(name) for name in ('prev', 'next', 'parent', 'children')}
     handles = ', '.join(f'{name} {" ".join(ids) if isinstance(ids, list) else ids}' for name, ids in near.items() if ids)
     head = f'[{row["node_id"]}] {row["breadcrumb"]}' + (f' ({handles})' if handles else '')
-    return clip(f'{head}\n\n{row["text"]}', MAX_TEXT, f'its parts are {" ".join(near["children"] or [])}' if near['children'] else 'search for the passage')
+    return clip(f'{head}\n\n{as_data(row["text"])}', MAX_TEXT, f'its parts are {" ".join(near["children"] or [])}' if near['children'] else 'search for the passage')
 
 # %% ../nbs/23_tools.ipynb #05cad033
 _NO_TAGS: list[str] = []
 
-def remember(host: Host, text: str, title: str = '', tags: list[str] = _NO_TAGS, key: str = '') -> str:
-    """Keep a note in memory. It is text, whatever it looks like.
+def without_secrets(
+    text: str, # a note
+) -> tuple[str, int]: # (the note with each secret as [SECRET], how many there were)
+    "`text` without passwords, keys and tokens. Personal data stay: a memory is for them, and the gate is before every reader."
+    from ramabana.pii import find_pii
+    found = [f for f in find_pii(text) if f.kind == 'secret']
+    for f in reversed(found): text = f'{text[:f.start]}[SECRET]{text[f.end:]}'
+    return text, len(found)
+
+def remember(host: Host, text: str, title: str = '', tags: list[str] = _NO_TAGS, key: str = '', secrets: bool = False) -> str:
+    """Keep a note in memory. It is text, whatever it looks like; passwords and keys in it are masked.
 
     Args:
         text: what to keep
         title: short title; empty takes the first line
         tags: words to file it under
         key: name of the note; the same key replaces the text and keeps the handle
+        secrets: keep passwords and keys as they are; only when your user said so
     """
-    kept = host.remember(text, title or None, tags, key)
+    text, masked = (text, 0) if secrets else without_secrets(text)
+    kept = host.remember(text, (title if secrets else without_secrets(title)[0]) or None, tags, key)
     how = 'replaced' if kept.get('replaced') else 'remembered' if kept.get('changed', True) else 'already knew'
-    return f'{how} {kept["title"]!r} as {kept["doc_id"]}' + (f' [{kept["note"]}]' if kept.get('note') else '')
+    notes = [f'{masked} passwords or keys were masked; secrets=true keeps them' if masked else '', kept.get('note') or '']
+    return f'{how} {kept["title"]!r} as {kept["doc_id"]}' + ''.join(f' [{note}]' for note in notes if note)
 
 def memory_forget(host: Host, doc_id: str) -> str:
     """Delete one document from memory, with everything made from it.

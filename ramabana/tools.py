@@ -7,14 +7,13 @@ Docs: https://example.github.io/ramabana/tools.html.md"""
 # %% auto #0
 __all__ = ['log_', 'Tool', 'BUILDERS', 'error_text', 'Failed', 'bind', 'read_file', 'write_file', 'edit_file', 'delete_file',
            'list_files', 'file_tools', 'search', 'grep', 'search_tools', 'run_cmd', 'shell_tools', 'read_url',
-           'research', 'web_tools', 'as_data', 'memory_search', 'memory_read', 'without_secrets', 'remember',
-           'memory_forget', 'memory_tools', 'ask_memory', 'ask_tools', 'watch', 'watch_line', 'list_watches',
-           'cancel_watch', 'watch_tools', 'api_tools', 'tools_for']
+           'research', 'web_tools', 'memory_search', 'memory_read', 'remember', 'memory_forget', 'memory_tools',
+           'ask_memory', 'ask_tools', 'watch', 'watch_line', 'list_watches', 'cancel_watch', 'watch_tools', 'api_tools',
+           'tools_for']
 
 # %% ../nbs/23_tools.ipynb #a7107ef5
 import inspect
 import logging
-import re
 import time
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -23,6 +22,7 @@ from typing import Any
 from ramabana.code_tools import (MAX_TEXT, add_cell, create_file, edit_cell, ls, notebook_cells, outline, peers, replace_text, search_code, symbols, view_cell,
     view_file)
 from .core import Hit, agent_err, clip, in_words
+from .frames import as_data, without_secrets
 from .host import GROUPS, Host, LocalHost, NullHost
 
 # %% ../nbs/23_tools.ipynb #5f79e56f
@@ -230,15 +230,6 @@ def web_tools(
 # %% ../nbs/23_tools.ipynb #665bfd5e
 _SECTION = 1500  # characters shown of a section that was found
 
-_OURS = re.compile(r'^(?=\s*(?:\[[0-9a-f]{12}(?:#\d+)?\]|Related:|Sections from memory|\(?end of memory))', re.I | re.M)
-
-def as_data(
-    text: str, # of a section
-) -> str:
-    "`text` with every line quoted that could be taken for one of ours, a citation mark, a question or a change of speaker."
-    from ramabana.prompts import quoted
-    return _OURS.sub('> ', quoted(text))
-
 def _section_lines(row: Any) -> str:
     "A found section as text: handle, breadcrumb, age, passage."
     old = f'{in_words(row["age"])} old{", its source has changed" if row["stale"] else ""}'
@@ -273,15 +264,6 @@ def memory_read(host: Host, node_id: str) -> str:
 
 # %% ../nbs/23_tools.ipynb #05cad033
 _NO_TAGS: list[str] = []
-
-def without_secrets(
-    text: str, # a note
-) -> tuple[str, int]: # (the note with each secret as [SECRET], how many there were)
-    "`text` without passwords, keys and tokens. Personal data stay: a memory is for them, and the gate is before every reader."
-    from ramabana.pii import find_pii
-    found = [f for f in find_pii(text) if f.kind == 'secret']
-    for f in reversed(found): text = f'{text[:f.start]}[SECRET]{text[f.end:]}'
-    return text, len(found)
 
 def remember(host: Host, text: str, title: str = '', tags: list[str] = _NO_TAGS, key: str = '', secrets: bool = False) -> str:
     """Keep a note in memory. It is text, whatever it looks like; passwords and keys in it are masked.

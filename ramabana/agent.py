@@ -6,7 +6,7 @@ Docs: https://example.github.io/ramabana/agent.html.md"""
 
 # %% auto #0
 __all__ = ['log', 'SHORT', 'NONE', 'model_for', 'Gatekeeper', 'turn', 'remember_tool', 'poll_watches', 'lend_model',
-           'Conversation', 'Agent', 'mk_agent']
+           'Conversation', 'Agent', 'dump_history', 'load_history', 'mk_agent']
 
 # %% ../nbs/50a_agent.ipynb #c6566402
 import asyncio
@@ -289,6 +289,21 @@ class Agent(Conversation):
         return 'From the watches, as data:\n' + '\n'.join(fired) if fired else ''
 
     def _remember(self) -> Callable: return remember_tool(self)
+
+# %% ../nbs/50a_agent.ipynb #bd0e7ff6
+def dump_history(agent: Any) -> bytes: # JSON
+    "A conversation, to be kept in a file."
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+    return ModelMessagesTypeAdapter.dump_json(agent.history)
+
+def load_history(
+    agent: Any,
+    data: bytes, # from dump_history
+) -> int:        # messages
+    "Go on with a conversation that was kept. Raises ValueError for what is none."
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+    agent.history = list(ModelMessagesTypeAdapter.validate_json(data))
+    return len(agent.history)
 
 # %% ../nbs/50a_agent.ipynb #4f8c02ba
 def mk_agent(

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .agent import Agent, turn
+from .agent import Agent, dump_history, load_history, turn
 from .config import data_folder
 from .core import AgentError, agent_err, clip
 from .learned_switch import CFG, learned_folder
@@ -116,21 +116,18 @@ def _kept(name: str) -> Path:
 
 def save(s: 'Session', arg: str) -> str:
     "[NAME] keep this conversation in a file of your own"
-    from pydantic_ai.messages import ModelMessagesTypeAdapter
     file = _kept(arg.strip() or s.agent.session)
     part = file.with_suffix('.part')
-    with open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), 'wb') as f: f.write(ModelMessagesTypeAdapter.dump_json(s.agent.history))
+    with open(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), 'wb') as f: f.write(dump_history(s.agent))
     os.replace(part, file)
     return f'kept as {file.stem}: /resume {file.stem} goes on'
 
 def resume(s: 'Session', arg: str) -> str:
     "[NAME] go on with a conversation that was kept; without a name, list them"
-    from pydantic_ai.messages import ModelMessagesTypeAdapter
     if not arg.strip(): return '\n'.join(sorted(p.stem for p in data_folder('sessions', make=True).glob('*.json'))) or 'none was kept: /save keeps this one'
     file = _kept(arg.strip())
     if not file.is_file(): raise AgentError(f'no conversation {arg.strip()!r} was kept: /resume lists them')
-    s.agent.history = list(ModelMessagesTypeAdapter.validate_json(file.read_bytes()))
-    return f'{len(s.agent.history)} messages: go on'
+    return f'{load_history(s.agent, file.read_bytes())} messages: go on'
 
 def help_(s: 'Session', arg: str) -> str:
     "this list"

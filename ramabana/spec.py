@@ -6,13 +6,13 @@ Docs: https://example.github.io/ramabana/spec.html.md"""
 
 # %% auto #0
 __all__ = ['METHODS', 'MAX_DOCUMENT', 'MAX_ANSWER', 'PATIENCE', 'Operation', 'Service', 'resolved', 'service_of', 'read_document',
-           'request_of', 'ApiCalls']
+           'request_of', 'ApiCalls', 'SpecHost']
 
 # %% ../nbs/21b_spec.ipynb #0dabf652
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from .config import offline
 from .core import AgentError, clip
+from .host import LocalHost
 
 # %% ../nbs/21b_spec.ipynb #d505d66d
 METHODS = ('get', 'put', 'post', 'delete', 'patch', 'head', 'options')
@@ -214,3 +215,14 @@ class ApiCalls:
         if 'api' in self.without: raise NotImplementedError(f'{type(self).__name__} does not perform api: it is switched off (spec=True)')
         if not hasattr(self, '_services'): self._services = {}
         return self._services
+
+# %% ../nbs/21b_spec.ipynb #cba3898f
+class SpecHost(ApiCalls, LocalHost):
+    "A LocalHost that calls services by their OpenAPI documents."
+    def __init__(self,
+        roots: Sequence[str | Path] = ('.',),  # existing folders
+        spec: bool = True,                     # the group `api`
+        **localhost_kwargs: Any,               # index, web, readonly
+    ):
+        super().__init__(roots, **localhost_kwargs)
+        if spec: self.without.discard('api')

@@ -14,7 +14,7 @@ import logging
 from .core import VaultError
 from .engine import Engine
 from .schema import DDL, shelf_ddl
-from .store import Store, draft, encode_text, fill
+from .store import Store, draft, encode_text, fill, write
 
 log = logging.getLogger('ramabana.upkeep')
 
@@ -128,6 +128,7 @@ def _vectors(store: Store) -> dict[bytes, bytes]:
 
 def _made_anew(store: Store, kept: dict[bytes, bytes]) -> dict:
     "Fill the derived tables of a shelf from its documents, inside a transaction: `docs, chunks`."
+    _adopt(store)
     owners = store.engine.rows('select d.id, d.title, d.source, d.kind, d.meta, t.text from docs d join texts t on t.doc = d.id where d.shelf = ? order by d.id', (store.id,))
     _clear(store)
     for number, title, source, kind, meta, text in owners: fill(store, number, draft(store, text, title, source, kind, json.loads(meta)), kept)
@@ -136,6 +137,13 @@ def _made_anew(store: Store, kept: dict[bytes, bytes]) -> dict:
         raise VaultError(f'{store.engine.path}: the rebuilt index does not check ({problems[0]}): nothing was changed, restore a backup')
     (chunks,), = store.engine.rows('select count(*) from chunks c join docs d on d.id = c.doc where d.shelf = ?', (store.id,))
     return dict(docs=len(owners), chunks=chunks)
+
+def _adopt(store: Store) -> None:
+    "Sections and chunks of no document go; a text of none is somebody's, and becomes a document."
+    for table in ('chunks', 'nodes'): store.engine.rows(f'delete from {table} where doc not in (select id from docs)')
+    for number, text in store.engine.rows('select doc, text from texts where doc not in (select id from docs)'):
+        store.engine.rows('delete from texts where doc = ?', (number,))
+        if text and text.strip(): write(store, [draft(store, text, source=f'recovered:{number}')], {})
 
 def _clear(store: Store) -> None:
     "Drop all that is derived on this shelf, and create its tables again."

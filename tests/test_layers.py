@@ -27,7 +27,7 @@ OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', xllamacpp
     selectolax='markup', pdf_oxide='readers', yaml='readers', ast_grep_py='code_tree', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', mcp='mcp', uvicorn='mcp', prompt_toolkit='session', cronsim='schedules',
     tzlocal='schedules', apprise='notify')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
-FACADES = {'WorkCalls', 'Conversation', 'VaultShape', 'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
+FACADES = {'SpecHost', 'WorkCalls', 'Conversation', 'VaultShape', 'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
 
 def tree(module): return ast.parse((PACKAGE/f'{module}.py').read_text())
 

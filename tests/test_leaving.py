@@ -228,3 +228,46 @@ def test_the_shell(vault, tmp_path):
     assert run(['import', str(tmp_path/'out'), '--db', str(tmp_path/'n.db')]) == 0 and run(['import', str(tmp_path/'none'), '--db', db]) == 1
     assert run(['import', str(tmp_path/'out'), '--kind', 'xml', '--db', db]) == 2
     assert run(['reencode', '--db', db]) == 0 and run(['reencode', '--encoder', './none', '--db', db]) == 1
+
+WOUNDS = {
+    'a full-text row is missing': "delete from fts_1 where rowid = (select min(id) from chunks)", 'a full-text row of no chunk': "insert into fts_1(rowid, head, body) values(999999, 'x', 'x')",
+    'a vector is missing': 'delete from vecs_1 where id = (select min(id) from chunks)', 'a vector of another length': "update vecs_1 set v = x'0000' where id = (select min(id) from chunks)",
+    'sections are missing': 'delete from nodes where doc = 2', 'chunks are missing': 'delete from chunks where doc = 2', 'orphaned sections': 'insert into nodes values(9999, 0, null, 0, \'\', 0, 0, 1)', 'orphaned chunks': "insert into chunks(doc, node, ord, start, \"end\", cid) values(9999, 0, 0, 0, 1, x'000000000000')"}
+@pytest.mark.parametrize('wound', WOUNDS)
+def test_the_doctor_finds_and_mends(tmp_path, wound):
+    db = str(tmp_path/'v.db')
+    with Vault(db) as vault:
+        lived_in(vault, 10)
+        before = tables(vault)
+        vault.store.engine.rows('pragma foreign_keys = off')
+        vault.store.engine.rows(WOUNDS[wound])
+        seen = not vault.check()['ok'] or vault.stats()['pending'] > 0 or wound == 'chunks are missing'
+    assert seen, 'it is found'
+    assert run(['doctor', '--fix', '--db', db]) == 0
+    with Vault(db) as vault:
+        assert vault.check()['ok'] and vault.stats()['pending'] == 0 and tables(vault) == before
+        assert [h.title for h in vault.search('jazz tea', limit=1)] == ['Taste']
+
+def test_a_text_of_no_document_becomes_one(tmp_path):
+    db = str(tmp_path/'v.db')
+    with Vault(db) as vault:
+        vault.note('kept')
+        vault.store.engine.rows('pragma foreign_keys = off')
+        vault.store.engine.rows("insert into texts values(77, 'A text that lost its row: quokka.')")
+        assert not vault.check()['ok']
+    assert run(['doctor', '--fix', '--db', db]) == 0
+    with Vault(db) as vault: assert vault.check()['ok'] and vault.search('quokka')[0].source == 'recovered:77'
+
+def test_a_lock_that_a_crash_left_and_a_foreign_file(tmp_path):
+    db = tmp_path/'v.db'
+    with Vault(db) as vault: vault.note('kept')
+    for end in ('-journal', '-shm'): Path(f'{db}{end}').write_bytes(b'')
+    assert run(['doctor', '--fix', '--db', str(db)]) == 0
+    import apsw
+    foreign = apsw.Connection(str(tmp_path/'other.db'))
+    foreign.execute('create table notes(id integer primary key, content text, created_at text); insert into notes values(1, \'From elsewhere.\', \'2024-05-01\'), (2, \'\', null)')
+    foreign.close()
+    before = (tmp_path/'other.db').read_bytes()
+    assert run(['doctor', '--fix', '--db', str(tmp_path/'other.db')]) == 1 and (tmp_path/'other.db').read_bytes() == before
+    assert run(['import', str(tmp_path/'other.db'), '--db', str(db)]) == 0
+    with Vault(db) as vault: assert vault.search('elsewhere')[0].text == 'From elsewhere.' and vault.search('elsewhere')[0].age > 10**7

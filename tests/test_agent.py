@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cases_of import case
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from ramabana.agent import Agent, mk_agent
 from ramabana.core import AgentError
 from ramabana.learned_switch import set_enabled
@@ -181,6 +181,41 @@ def test_without_a_model_it_tells_three_ways(host, tmp_path, monkeypatch):
     monkeypatch.setattr('ramabana.models.bundled', lambda package='': None)
     with pytest.raises(AgentError, match='Three ways'): Agent(host, cfg=tmp_path/'cfg').ask('hi')
 
+def test_secrets_are_masked_in_a_lesson(host, tmp_path):
+    key = 'ghp_' + 'a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8'
+    agent = made(host, tmp_path, ('remember', {'text': f'Push with {key}.', 'cue': f'use {key}', 'evidence': f'said {key}'}), 'ok', approve='auto')
+    agent.ask('learn it')
+    [row] = agent.lessons()
+    assert '[SECRET]' in row['text'] and key not in ''.join(file.read_text() for file in (tmp_path/'cfg').rglob('*.jsonl')), row
+
+def test_damaged_lessons_are_passed_over(host, tmp_path):
+    agent = made(host, tmp_path, ('remember', {'text': 'Run the\u2028tests.', 'cue': 'always test'}), 'ok', approve='auto')
+    agent.ask('learn it')
+    [file] = (tmp_path/'cfg'/'lessons').glob('*.jsonl')
+    file.write_bytes(b'[1]\n' + file.read_bytes() + '{"text": "\u00fc'.encode()[:-1])
+    assert [row['text'] for row in agent.lessons()] == ['Run the\u2028tests.']
+
+def test_a_turn_that_fails_runs_no_tool_twice(host, tmp_path):
+    async def flow(messages, info):
+        if len(messages) > 1: raise AssertionError('the model broke')
+        yield {0: DeltaToolCall('run_cmd', json.dumps(dict(command='echo x >> ran')), tool_call_id='1')}
+    agent = Agent(host, FunctionModel(lambda messages, info: ModelResponse(parts=[ToolCallPart('run_cmd', dict(command='echo x >> ran'))]) if len(messages) < 2 else ModelResponse(parts=[TextPart('ok')]), stream_function=flow), cfg=tmp_path/'cfg', approve='auto')
+    with pytest.raises(AssertionError, match='the model broke'): list(agent.stream('do it'))
+    assert (tmp_path/'ran').read_text() == 'x\n' and agent.history == []
+
+def test_a_person_is_asked_about_one_call_at_a_time(host, tmp_path):
+    asked, most = [], []
+    def approver(name, arguments):
+        asked.append(name)
+        most.append(len(asked))
+        time.sleep(.1)
+        asked.remove(name)
+        return False
+    calls = [ToolCallPart('run_cmd', dict(command=f'echo {n}')) for n in range(3)]
+    model = FunctionModel(lambda messages, info: ModelResponse(parts=calls if len(messages) < 2 else [TextPart('ok')]))
+    agent = Agent(host, model, cfg=tmp_path/'cfg', approver=approver)
+    assert agent.ask('do three things') == 'ok' and most == [1, 1, 1] and len(returned(agent, 'run_cmd')) == 3
+
 # -- the terminal
 def terminal(tmp_path, *options):
     pexpect = pytest.importorskip('pexpect')
@@ -214,3 +249,8 @@ def test_in_a_pipe_it_is_plain(tmp_path):
 def test_a_question_in_the_shell_answers_once(tmp_path):
     ran = subprocess.run([sys.executable, '-m', 'ramabana.cli', 'chat', 'hello', 'there', '--model', 'nobody:nothing', '--db', str(tmp_path/'v.db')], capture_output=True, text=True, env=os.environ | dict(PYTHONPATH=str(ROOT)), timeout=60)
     assert ran.returncode == 1 and 'cannot be had' in ran.stderr and json.dumps(ran.stdout) == '""'
+
+@pytest.mark.parametrize('words', [['--model', 'nobody:nothing', '--vault', 'v.db', 'hello there'], ['--model=nobody:nothing', '--db', 'v.db', 'hello'], ['hello there', '--model', 'nobody:nothing', '--vault', 'v.db']])
+def test_options_may_come_before_a_question(tmp_path, words):
+    ran = subprocess.run([sys.executable, '-m', 'ramabana.cli', *words], cwd=tmp_path, capture_output=True, text=True, env=os.environ | dict(PYTHONPATH=str(ROOT), HOME=str(tmp_path)), timeout=60)
+    assert ran.returncode == 1 and 'nobody:nothing cannot be had' in ran.stderr and ran.stdout == ''

@@ -10,6 +10,7 @@ __all__ = ['log', 'SHORT', 'NONE', 'model_for', 'Gatekeeper', 'turn', 'remember_
 
 # %% ../nbs/50a_agent.ipynb #c6566402
 import asyncio
+import contextvars
 import functools
 import inspect
 import logging
@@ -25,6 +26,7 @@ from .chatmodel import elsewhere, lent_model, local_model
 from .config import env, setting
 from .core import AgentError, agent_err
 from .frames import without_secrets
+from .shell import STOP
 from .tool_schemas import READS
 from .tools import tools_for
 from .vault import WorkspaceHost
@@ -85,6 +87,7 @@ class Gatekeeper:
         def run(*args: Any, **kw: Any) -> Any:
             given = signature.bind(*args, **kw).arguments
             if why := self.refusal(tool.__name__, given): return why
+            if (stop := STOP.get()) is not None and stop.is_set(): return 'not run: the turn was stopped'   # while a person was asked
             start = time.monotonic()
             try: said = tool(*args, **kw)
             finally:
@@ -118,6 +121,13 @@ async def _run(inner: Any, prompt: str, history: list, on_text: Callable[[str], 
             if isinstance(delta, str) and getattr(getattr(event, 'delta', None), 'part_delta_kind', 'text') == 'text': on_text(delta)
     raise AgentError('the model ended without an answer: ask again')   # a second run would do again what tools did
 
+def _aside(go: Callable[[], Any]) -> Any:
+    "What `go` returns, in a thread: a notebook has a loop of its own."
+    from concurrent.futures import ThreadPoolExecutor
+    pool = ThreadPoolExecutor(1)
+    try: return pool.submit(go).result()
+    finally: pool.shutdown(wait=False)
+
 def turn(
     agent: Any,
     text: str,
@@ -128,12 +138,14 @@ def turn(
     agent.poll_watches()
     notice = agent.watch_notice()
     inner, prompt = _made(agent), f'{notice}\n\n{text}' if notice else text
-    def go() -> Any: return asyncio.run(_run(inner, prompt, agent.history, on_text))
-    try: asyncio.get_running_loop()
-    except RuntimeError: result = go()
-    else:      # a notebook has a loop of its own
-        from concurrent.futures import ThreadPoolExecutor
-        with ThreadPoolExecutor(1) as pool: result = pool.submit(go).result()
+    stop = threading.Event()
+    def go() -> Any:
+        STOP.set(stop)    # tools run in threads that see it
+        return asyncio.run(_run(inner, prompt, agent.history, on_text))
+    try: looping = bool(asyncio.get_running_loop())
+    except RuntimeError: looping = False
+    try: result = _aside(go) if looping else contextvars.copy_context().run(go)
+    finally: stop.set()      # a turn that ended, in whichever way, runs nothing more
     agent.history = list(result.all_messages())
     used = result.usage
     for name in agent.usage: agent.usage[name] += getattr(used, name, 0) or 0

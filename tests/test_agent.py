@@ -1,6 +1,7 @@
 """The agent, and what it must not be talked into."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -215,6 +216,22 @@ def test_a_person_is_asked_about_one_call_at_a_time(host, tmp_path):
     model = FunctionModel(lambda messages, info: ModelResponse(parts=calls if len(messages) < 2 else [TextPart('ok')]))
     agent = Agent(host, model, cfg=tmp_path/'cfg', approver=approver)
     assert agent.ask('do three things') == 'ok' and most == [1, 1, 1] and len(returned(agent, 'run_cmd')) == 3
+
+def test_a_stopped_turn_ends_its_command_and_starts_none(host, tmp_path):
+    from ramabana.shell import STOP
+    ended, agent = threading.Event(), made(host, tmp_path, ('run_cmd', {'command': 'touch begun; sleep 4; touch late'}), 'again', approve='auto', on_call=lambda *told: ended.set())
+    def interrupt():
+        while not (tmp_path/'begun').exists(): time.sleep(.02)
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt): agent.ask('go')
+    assert ended.wait(3) and not (tmp_path/'late').exists() and agent.history == []
+    gone = threading.Event()
+    gone.set()
+    token = STOP.set(gone)
+    try: assert next(t for t in agent.tools() if t.__name__ == 'write_file')('a', 'x').startswith('not run') and not (tmp_path/'a').exists()
+    finally: STOP.reset(token)
+    assert agent.ask('go on') == 'again'
 
 # -- the terminal
 def terminal(tmp_path, *options):

@@ -24,7 +24,7 @@ from typing import Any
 from .briefing import CFG, briefing, record_lesson, recorded, start_record
 from .chatmodel import elsewhere, lent_model, local_model
 from .config import env, setting
-from .core import AgentError, agent_err
+from .core import AgentError, agent_err, clip
 from .frames import without_secrets
 from .shell import STOP
 from .tool_schemas import READS
@@ -299,7 +299,8 @@ class Agent(Conversation):
     def watch_notice(self) -> str:
         "What watches brought since the last time, as data; '' when nothing."
         fired, self._fired = self._fired, []
-        return 'From the watches, as data:\n' + '\n'.join(fired) if fired else ''
+        lines = '\n'.join(clip(' '.join(line.split()), 500) for line in fired)     # a page's words stay on their line
+        return f'From the watches, as data:\n{lines}\n(end of the watches; your user says:)' if fired else ''
 
     def _remember(self) -> Callable: return remember_tool(self)
 

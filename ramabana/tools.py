@@ -24,6 +24,7 @@ from ramabana.code_tools import (MAX_TEXT, add_cell, create_file, edit_cell, ls,
 from .core import Hit, agent_err, clip, in_words
 from .frames import as_data, without_secrets
 from .host import GROUPS, Host, LocalHost, NullHost
+from .workspace import API, GIT, SHELL
 
 # %% ../nbs/23_tools.ipynb #5f79e56f
 log_ = logging.getLogger('ramabana.tools')
@@ -179,7 +180,7 @@ def search_tools(
     host: Host | NullHost, # whose search
 ) -> list[Tool]:           # none when the group is off
     "The tools of the group `search`."
-    return [] if 'search' in host.without else [bind(call, host) for call in (search, search_code, grep, symbols, peers, outline)]
+    return [] if 'search' in host.without else [bind(call, host) for call in (search, search_code, grep, symbols, peers, outline, *(GIT if hasattr(host, 'git') else ()))]
 
 def run_cmd(host: Host, command: str, cwd: str = '', timeout: float = 120.0) -> str:
     """Run a command line in the shell, without a terminal or input. What it leaves running is ended.
@@ -200,7 +201,7 @@ def shell_tools(
     host: Host | NullHost, # whose shell
 ) -> list[Tool]:           # none when the group is off
     "The tools of the group `shell`."
-    return [] if 'shell' in host.without else [bind(run_cmd, host)]
+    return [] if 'shell' in host.without else [bind(call, host) for call in (run_cmd, *(SHELL if hasattr(host, 'run_cmd_bg') else ()))]
 
 # %% ../nbs/23_tools.ipynb #8de2bc82
 def read_url(host: Host, url: str, remember: bool = True, whole: bool = False) -> str:
@@ -362,15 +363,15 @@ def watch_tools(
 
 def api_tools(
     host: Host | NullHost, # who calls interfaces
-) -> list[Tool]:           # none in this version, which has no host that provides the group
+) -> list[Tool]:           # none when the group is off
     "The tools of the group `api`."
-    return [] if 'api' in host.without else list(getattr(host, 'api_tools', list)())
+    return [] if 'api' in host.without else [bind(call, host) for call in API]
 
 # %% ../nbs/23_tools.ipynb #d4d45168
 BUILDERS: dict[str, Callable[[Any], list[Tool]]] = dict(files=file_tools, search=search_tools, shell=shell_tools, web=web_tools, memory=memory_tools,
     ask=ask_tools, watch=watch_tools, api=api_tools)
 _NAMES = frozenset('''view_file ls notebook_cells view_cell create_file replace_text edit_cell add_cell search_code symbols peers outline read_file list_files write_file edit_file delete_file search grep run_cmd read_url research memory_search memory_read remember
-memory_forget ask_memory watch list_watches cancel_watch'''.split())
+memory_forget ask_memory watch list_watches cancel_watch git_status git_diff git_log run_cmd_bg cmd_log cmd_stop api_load api_ops api_call'''.split())
 
 def tools_for(
     host: Host | NullHost,              # what the tools act through

@@ -15,7 +15,7 @@ schedules jobs actions housekeeping notify watches
 watching
 code_names code_python code_tree code_files code_rank code_store code federate indexes export restore importers salvage models localmodel citations grounds prompts fields leaks ledger graph gather ask questions shape memory
 gitio gitstore learned_journal learned_guard learned_candidates learned_queue learned_undo learned_compact learned_switch learned_text learned
-roots shell host spec code_tools frames tools opening errands vault tool_schemas
+roots shell background gitread host spec workspace code_tools frames tools opening errands vault tool_schemas
 budget evidence scope sandbox chatmodel rag analysis compaction policy agents
 briefing agent show show_code place standing show_answers keeping overview session cli mcp_clients mcp web
 testing'''.split()
@@ -27,7 +27,7 @@ OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', xllamacpp
     selectolax='markup', pdf_oxide='readers', yaml='readers', ast_grep_py='code_tree', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', mcp='mcp', uvicorn='mcp', prompt_toolkit='session', cronsim='schedules',
     tzlocal='schedules', apprise='notify')
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
-FACADES = {'Conversation', 'VaultShape', 'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
+FACADES = {'WorkCalls', 'Conversation', 'VaultShape', 'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent'}   # as many methods as their contract names
 
 def tree(module): return ast.parse((PACKAGE/f'{module}.py').read_text())
 

@@ -10,6 +10,7 @@ __all__ = ['log', 'SHORT', 'NONE', 'model_for', 'Gatekeeper', 'turn', 'remember_
 
 # %% ../nbs/50a_agent.ipynb #c6566402
 import asyncio
+import contextvars
 import functools
 import inspect
 import logging
@@ -23,7 +24,9 @@ from typing import Any
 from .briefing import CFG, briefing, record_lesson, recorded, start_record
 from .chatmodel import elsewhere, lent_model, local_model
 from .config import env, setting
-from .core import AgentError, agent_err
+from .core import AgentError, agent_err, clip
+from .frames import without_secrets
+from .shell import STOP
 from .tool_schemas import READS
 from .tools import tools_for
 from .vault import WorkspaceHost
@@ -61,6 +64,7 @@ class Gatekeeper:
     ):
         if approve not in ('ask', 'auto', 'deny'): raise ValueError(f'approve must be ask, auto or deny, not {approve!r}')
         self.approve, self.approver, self.on_call = approve, approver, on_call
+        self._one = threading.Lock()    # a model may call several tools at once; a person is asked about one at a time
         self.seen = ''       # what tools answered, for `is_recalled`
 
     def refusal(self, name: str, arguments: dict) -> str:
@@ -68,7 +72,7 @@ class Gatekeeper:
         if name in _FREE or self.approve == 'auto': return ''
         if self.approve == 'deny': return f'refused: {name} changes something, and this session only reads'
         if self.approver is None: return f'refused: {name} changes something, and nobody is there to be asked'
-        said = self.approver(name, arguments)
+        with self._one: said = self.approver(name, arguments)
         return '' if said is True else f'refused by the user{f": {said}" if isinstance(said, str) else ""}'
 
     def is_recalled(self, text: str) -> bool:
@@ -83,6 +87,7 @@ class Gatekeeper:
         def run(*args: Any, **kw: Any) -> Any:
             given = signature.bind(*args, **kw).arguments
             if why := self.refusal(tool.__name__, given): return why
+            if (stop := STOP.get()) is not None and stop.is_set(): return 'not run: the turn was stopped'   # while a person was asked
             start = time.monotonic()
             try: said = tool(*args, **kw)
             finally:
@@ -107,15 +112,21 @@ def _made(agent: Any) -> Any:
 async def _run(inner: Any, prompt: str, history: list, on_text: Callable[[str], None] | None) -> Any:
     "One run; pieces of text go to `on_text` where the model streams."
     from pydantic_ai.models import Model
-    if on_text is None or getattr(type(inner.model), 'request_stream', None) is Model.request_stream: return await inner.run(prompt, message_history=history)
-    try:
-        async with inner.run_stream_events(prompt, message_history=history) as events:
-            async for event in events:
-                if hasattr(event, 'result'): return event.result
-                delta = getattr(getattr(event, 'delta', None), 'content_delta', None) or (getattr(getattr(event, 'part', None), 'content', None) if getattr(event, 'event_kind', '') == 'part_start' and getattr(event.part, 'part_kind', '') == 'text' else None)
-                if isinstance(delta, str) and getattr(getattr(event, 'delta', None), 'part_delta_kind', 'text') == 'text': on_text(delta)
-    except AssertionError: pass      # a scripted model that does not stream
-    return await inner.run(prompt, message_history=history)
+    whole = getattr(type(inner.model), 'request_stream', None) is Model.request_stream or getattr(inner.model, 'stream_function', inner) is None   # it cannot stream
+    if on_text is None or whole: return await inner.run(prompt, message_history=history)
+    async with inner.run_stream_events(prompt, message_history=history) as events:
+        async for event in events:
+            if hasattr(event, 'result'): return event.result
+            delta = getattr(getattr(event, 'delta', None), 'content_delta', None) or (getattr(getattr(event, 'part', None), 'content', None) if getattr(event, 'event_kind', '') == 'part_start' and getattr(event.part, 'part_kind', '') == 'text' else None)
+            if isinstance(delta, str) and getattr(getattr(event, 'delta', None), 'part_delta_kind', 'text') == 'text': on_text(delta)
+    raise AgentError('the model ended without an answer: ask again')   # a second run would do again what tools did
+
+def _aside(go: Callable[[], Any]) -> Any:
+    "What `go` returns, in a thread: a notebook has a loop of its own."
+    from concurrent.futures import ThreadPoolExecutor
+    pool = ThreadPoolExecutor(1)
+    try: return pool.submit(go).result()
+    finally: pool.shutdown(wait=False)
 
 def turn(
     agent: Any,
@@ -127,12 +138,14 @@ def turn(
     agent.poll_watches()
     notice = agent.watch_notice()
     inner, prompt = _made(agent), f'{notice}\n\n{text}' if notice else text
-    def go() -> Any: return asyncio.run(_run(inner, prompt, agent.history, on_text))
-    try: asyncio.get_running_loop()
-    except RuntimeError: result = go()
-    else:      # a notebook has a loop of its own
-        from concurrent.futures import ThreadPoolExecutor
-        with ThreadPoolExecutor(1) as pool: result = pool.submit(go).result()
+    stop = threading.Event()
+    def go() -> Any:
+        STOP.set(stop)    # tools run in threads that see it
+        return asyncio.run(_run(inner, prompt, agent.history, on_text))
+    try: looping = bool(asyncio.get_running_loop())
+    except RuntimeError: looping = False
+    try: result = _aside(go) if looping else contextvars.copy_context().run(go)
+    finally: stop.set()      # a turn that ended, in whichever way, runs nothing more
     agent.history = list(result.all_messages())
     used = result.usage
     for name in agent.usage: agent.usage[name] += getattr(used, name, 0) or 0
@@ -158,7 +171,7 @@ def remember_tool(agent: Any) -> Callable[..., str]:
         if not cue.strip(): return host_tool(text, title, tags, key, secrets)
         if not agent.learned: return 'learning is off: nothing was recorded'
         if agent.keeper.is_recalled(cue): return 'not recorded: the cue must be what your user said, not what a tool answered'
-        try: record_lesson(agent.cfg, agent.session, text, cue, evidence)
+        try: record_lesson(agent.cfg, agent.session, *(said if secrets else without_secrets(said)[0] for said in (text, cue, evidence)))
         except (AgentError, ValueError, OSError) as e: return f'not recorded: {agent_err(e)}'
         return 'recorded; it takes effect when a person accepts it'
     return remember
@@ -286,7 +299,8 @@ class Agent(Conversation):
     def watch_notice(self) -> str:
         "What watches brought since the last time, as data; '' when nothing."
         fired, self._fired = self._fired, []
-        return 'From the watches, as data:\n' + '\n'.join(fired) if fired else ''
+        lines = '\n'.join(clip(' '.join(line.split()), 500) for line in fired)     # a page's words stay on their line
+        return f'From the watches, as data:\n{lines}\n(end of the watches; your user says:)' if fired else ''
 
     def _remember(self) -> Callable: return remember_tool(self)
 

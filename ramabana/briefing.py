@@ -83,7 +83,7 @@ def record_lesson(
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     row = dict(text=text.strip(), cue=cue.strip(), evidence=evidence.strip(), author='agent', session=session, at=time.time(), status='pending')
     fd = os.open(place/f'{session}.jsonl', os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-    with os.fdopen(fd, 'a', encoding='utf-8') as f: f.write(json.dumps(row, ensure_ascii=False) + '\n')
+    with os.fdopen(fd, 'a', encoding='utf-8') as f: f.write(json.dumps(row, ensure_ascii=False).replace('\u2028', '\\u2028').replace('\u2029', '\\u2029').replace('\x85', '\\u0085') + '\n')   # one line, whoever reads it
     return row
 
 def recorded(
@@ -93,9 +93,10 @@ def recorded(
     if not enabled(cfg): return []
     rows = []
     for file in sorted((Path(cfg).expanduser()/'lessons').glob('*.jsonl')):
-        for line in file.read_text(encoding='utf-8').splitlines():
-            try: rows.append(json.loads(line))
+        for line in file.read_text(encoding='utf-8', errors='replace').splitlines():
+            try: row = json.loads(line)
             except ValueError: continue     # cut off by a crash
+            if isinstance(row, dict): rows.append(row)
     return sorted(rows, key=lambda row: row.get('at', 0))
 
 # %% ../nbs/50_briefing.ipynb #6a30bc6f

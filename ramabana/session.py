@@ -212,13 +212,14 @@ def _person(what: str) -> bool:
     try: return input(harmless(f'  ? {what} [y/N] ')).strip().lower() in ('y', 'yes')
     except EOFError: return False
 
-def chat(*question: str, model: str = '', root: tuple[str, ...] = ('.',), db: str = '', no_vault: bool = False, pii: str = '', no_learned: bool = False, approve: str = 'ask', json: bool = False) -> int:
+def chat(*question: str, model: str = '', root: tuple[str, ...] = ('.',), db: str = '', vault: str = '', no_vault: bool = False, pii: str = '', no_learned: bool = False, approve: str = 'ask', json: bool = False) -> int:
     """Talk with the agent of a folder; with a question, answer once.
 
     :param question: what to ask; none starts a conversation
     :param model: a name from `ramabana models`, or provider:name; else as the settings say
     :param root: a folder the agent works in, again for more
     :param db: the vault's file; without it $RAMABANA_VAULT, else ~/.vishalakshi/vault.db
+    :param vault: the same as --db
     :param no_vault: without memory
     :param pii: off, redact or refuse: what of personal data the model may see
     :param no_learned: without lessons, for this session
@@ -226,7 +227,7 @@ def chat(*question: str, model: str = '', root: tuple[str, ...] = ('.',), db: st
     :param json: print JSON, for a question
     """
     from ramabana.agent import mk_agent
-    agent, host = mk_agent(root, model or None, vault=False if no_vault else db or True, **({} if no_vault else dict(pii=pii or None)), approve=approve)
+    agent, host = mk_agent(root, model or None, vault=False if no_vault else db or vault or True, **({} if no_vault else dict(pii=pii or None)), approve=approve)
     agent.learned = not no_learned
     session = Session(agent, confirm=_person if sys.stdin.isatty() else None)
     with host:

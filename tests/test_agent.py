@@ -278,3 +278,14 @@ def test_a_question_in_the_shell_answers_once(tmp_path):
 def test_options_may_come_before_a_question(tmp_path, words):
     ran = subprocess.run([sys.executable, '-m', 'ramabana.cli', *words], cwd=tmp_path, capture_output=True, text=True, env=os.environ | dict(PYTHONPATH=str(ROOT), HOME=str(tmp_path)), timeout=60)
     assert ran.returncode == 1 and 'nobody:nothing cannot be had' in ran.stderr and ran.stdout == ''
+
+def test_a_model_elsewhere_sees_no_personal_data_unless_told(host, tmp_path):
+    host.remember('Write to marit.holm@example.com about the mooring.', title='mooring')
+    seen = []
+    agent = made(host, tmp_path, ('memory_search', {'query': 'mooring'}), 'ok', seen=seen)
+    agent.ask('whom?')
+    assert 'marit.holm' not in repr(seen) + repr(agent.history) and '[EMAIL]' in returned(agent)[0] and any('masked' in note for note in host.notes)
+    host.pii = 'off'
+    agent = made(host, tmp_path, ('memory_search', {'query': 'mooring'}), 'ok')
+    agent.ask('whom?')
+    assert 'marit.holm' in returned(agent)[0]

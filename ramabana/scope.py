@@ -6,9 +6,9 @@ Docs: https://example.github.io/ramabana/scope.html.md"""
 
 # %% auto #0
 __all__ = ['log', 'AmbiguousVaultError', 'UnknownVaultError', 'VaultUnavailableError', 'EmbeddingMismatchError', 'VaultRef',
-           'VaultScope', 'check_spaces', 'check_configured', 'Found', 'similarities', 'fused', 'VaultSet']
+           'VaultScope', 'check_spaces', 'check_configured', 'Found', 'similarities', 'fused', 'OpenVaults', 'VaultSet']
 
-# %% ../nbs/42_scope.ipynb #cf50bfa5
+# %% ../nbs/42_scope.ipynb #6e8d08af
 import logging
 import re
 import threading
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from .config import default_vault
-from .core import AgentError, Section
+from .core import AgentError, Section, VaultError
 from .evidence import Citation
 
-# %% ../nbs/42_scope.ipynb #b174f1cb
+# %% ../nbs/42_scope.ipynb #d570c386
 log = logging.getLogger('ramabana.scope')
 
 class AmbiguousVaultError(ValueError):
@@ -42,7 +42,7 @@ class VaultUnavailableError(AgentError):
 class EmbeddingMismatchError(AgentError):
     "Vectors of two encoders cannot be compared."
 
-# %% ../nbs/42_scope.ipynb #051505a2
+# %% ../nbs/42_scope.ipynb #7b0f5207
 _NAME = re.compile(r'[A-Za-z0-9_.-]{1,64}')
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class VaultScope:
 
 def _unknown(names: Sequence[str], known: Iterable[str]) -> Any: raise UnknownVaultError(f'no vault named {", ".join(map(repr, names))}: there are {", ".join(known) or "none configured"}')
 
-# %% ../nbs/42_scope.ipynb #65204e2d
+# %% ../nbs/42_scope.ipynb #984bf2bd
 def _space(vault: Any) -> tuple[str, int]:
     held = vault.store.record()
     return held['encoder'] or '', held['dims'] or 0
@@ -116,7 +116,7 @@ def check_configured(name: str, vault: Any, encoder: Any, readonly: bool) -> Non
     if dims != encoder.dims or not readonly: raise EmbeddingMismatchError(f'{said}: reencode it, or configure that one')
     log.warning('%s', said)
 
-# %% ../nbs/42_scope.ipynb #973b8b22
+# %% ../nbs/42_scope.ipynb #863117d1
 @dataclass(frozen=True)
 class Found:
     "A section and the name of the vault it came from."
@@ -160,9 +160,9 @@ def fused(
         for rank, s in enumerate(sections): rows.append(((-(scores[rank] if scores else 1/(61 + rank)), rank, place), Found(name, s, scores[rank] if scores else 1/(61 + rank))))
     return [found for _, found in sorted(rows, key=lambda row: row[0])[:limit]]
 
-# %% ../nbs/42_scope.ipynb #0ac708b2
-class VaultSet:
-    "The vaults of a scope, opened on first use, read through one gate."
+# %% ../nbs/42_scope.ipynb #2cf0cceb
+class OpenVaults:
+    "The vaults of a scope, opened on first use."
     def __init__(self,
         scope: VaultScope,
         lent: Mapping[str, Any] | None = None,                  # name -> open vault of the caller, which stays open
@@ -208,6 +208,24 @@ class VaultSet:
                 else: self._own[name] = opening.result()
         return failed
 
+    def close(self) -> None:
+        "Close what was opened here; closing twice is harmless."
+        with self._lock:
+            while self._own: self._own.popitem()[1].close()
+
+    def __enter__(self) -> Any: return self
+
+    def __exit__(self, *error: object) -> None: self.close()
+
+    def _read(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
+        try: return call(*args)
+        except (ValueError, TypeError): raise
+        except Exception as e: failed = type(e).__name__
+        raise VaultUnavailableError(name, failed)
+
+# %% ../nbs/42_scope.ipynb #1d6af8ec
+class VaultSet(OpenVaults):
+    "The vaults of a scope, read through one gate."
     def search(self,
         query: str,
         limit: int = 5,                            # sections at most, over all collections
@@ -250,22 +268,7 @@ class VaultSet:
         pages = [rows[i] for i in range(max(map(len, lists), default=0)) for rows in lists if i < len(rows)]
         return pages[:limit] if limit else pages
 
-    def close(self) -> None:
-        "Close what was opened here; closing twice is harmless."
-        with self._lock:
-            while self._own: self._own.popitem()[1].close()
-
-    def __enter__(self) -> 'VaultSet': return self
-
-    def __exit__(self, *error: object) -> None: self.close()
-
-    def _read(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
-        try: return call(*args)
-        except (ValueError, TypeError): raise
-        except Exception as e: failed = type(e).__name__
-        raise VaultUnavailableError(name, failed)
-
-# %% ../nbs/42_scope.ipynb #9feead23
+# %% ../nbs/42_scope.ipynb #9cb9675c
 def _open_file(ref: VaultRef) -> Any:
     from ramabana.memory import Vault
     return Vault(ref.path, readonly=ref.path != ':memory:')
@@ -281,7 +284,9 @@ def _search_one(vault: Any, query: str, limit: int, documents: Iterable[str] | N
 
 def _read_one(vault: Any, chunk_id: str) -> Section | None:
     try: row = dict(vault.read(chunk_id))
+    except VaultError: raise
     except AgentError: return None
+    if '#' not in row['node_id']: return None   # the id of a document is no chunk
     return Section(**{k: v for k, v in row.items() if k not in ('prev', 'next', 'parent', 'children')} | dict(cid=chunk_id if '#' not in chunk_id else ''))
 
 def _reranked(rerank: Callable[[str, list[Found]], list[Found]], query: str, found: list[Found]) -> list[Found]:

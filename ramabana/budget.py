@@ -7,10 +7,10 @@ Docs: https://example.github.io/ramabana/budget.html.md"""
 # %% auto #0
 __all__ = ['FREE_SIBLINGS_PER_ROUND', 'CITATION_GRACE_REQUESTS', 'SearchBudget', 'RequestBudget']
 
-# %% ../nbs/40_budget.ipynb #dfe541df
+# %% ../nbs/40_budget.ipynb #717aacf3
 from dataclasses import dataclass
 
-# %% ../nbs/40_budget.ipynb #86876969
+# %% ../nbs/40_budget.ipynb #de2d80c5
 FREE_SIBLINGS_PER_ROUND = 3  # searches of one response that cost one unit together
 
 @dataclass
@@ -46,7 +46,7 @@ class SearchBudget:
         "Units left; None without a limit."
         return None if self.limit is None else self.limit - self.spent
 
-# %% ../nbs/40_budget.ipynb #fb9ffa2c
+# %% ../nbs/40_budget.ipynb #a8247534
 CITATION_GRACE_REQUESTS = 2  # requests after the limit in which citing is still possible
 
 @dataclass

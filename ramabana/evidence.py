@@ -9,7 +9,7 @@ __all__ = ['NEAR', 'EvidenceRef', 'EvidenceOccurrence', 'CitationDeclaration', '
            'Citation', 'EvidenceState', 'RAGState', 'AnalysisState', 'repair_id', 'AmbiguousCitationError', 'Resolved',
            'resolve_citations', 'QuoteCheck', 'verify_citations']
 
-# %% ../nbs/41_evidence.ipynb #39e0acbe
+# %% ../nbs/41_evidence.ipynb #8ac5773e
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# %% ../nbs/41_evidence.ipynb #6c2ea3cc
+# %% ../nbs/41_evidence.ipynb #c60d746a
 class EvidenceRef(BaseModel):
     "A chunk as one capability cited it."
     model_config = ConfigDict(frozen=True)
@@ -36,7 +36,7 @@ class CitationDeclaration(BaseModel):
     epoch: int
     refs: list[EvidenceRef] = Field(default_factory=list)
 
-# %% ../nbs/41_evidence.ipynb #4a57c205
+# %% ../nbs/41_evidence.ipynb #129703d4
 class CapabilityEvidenceRecord(BaseModel):
     "The evidence of one capability in one conversation. Holds ids and message counts, no content."
     question: int | None = None      # identity of the question that is open, or was last
@@ -91,7 +91,7 @@ class CapabilityEvidenceRecord(BaseModel):
 def _add(numbers: list[int], number: int) -> None:
     if number not in numbers: numbers.append(number)
 
-# %% ../nbs/41_evidence.ipynb #af23620b
+# %% ../nbs/41_evidence.ipynb #69094429
 def citation_status(
     records: Iterable[CapabilityEvidenceRecord], # of all capabilities in the conversation
     question: int | None,                        # identity of the question
@@ -103,7 +103,7 @@ def citation_status(
     if not said: return 'missing'
     return 'grounded' if any(d.refs for d in said) else 'ungrounded'
 
-# %% ../nbs/41_evidence.ipynb #d1b0dca5
+# %% ../nbs/41_evidence.ipynb #1dd50640
 class Citation(BaseModel):
     "A chunk as it was shown. `index` is 0 until it is cited, then its number in the conversation, which stays."
     index: int = 0
@@ -127,7 +127,7 @@ class Citation(BaseModel):
         "Whether `bare` is one of its ids."
         return bare == self.chunk_id or bare in self.chunk_ids
 
-# %% ../nbs/41_evidence.ipynb #a003048e
+# %% ../nbs/41_evidence.ipynb #dff139a2
 class EvidenceState(BaseModel):
     "What a capability knows of a conversation."
     citation_index: dict[str, Citation] = Field(default_factory=dict)  # chunk id -> what was ever cited
@@ -173,7 +173,7 @@ class AnalysisState(EvidenceState):
         super().begin_invocation()
         self.executions = []
 
-# %% ../nbs/41_evidence.ipynb #63d20ae5
+# %% ../nbs/41_evidence.ipynb #efb8c601
 NEAR = 0.75  # difflib ratio from which an id counts as damaged, not as another one
 
 def repair_id(
@@ -187,7 +187,7 @@ def repair_id(
     if not near or near[0][0] < NEAR or (len(near) > 1 and near[1][0] == near[0][0]): return None
     return near[0][1]
 
-# %% ../nbs/41_evidence.ipynb #8efdc7af
+# %% ../nbs/41_evidence.ipynb #88cdaaa4
 class AmbiguousCitationError(ValueError):
     "A cited id names chunks in more than one collection."
     def __init__(self, chunk_id: str, vaults: Sequence[str]):
@@ -214,7 +214,7 @@ def _known(state: EvidenceState) -> list[str]:
     shown = [i for c in [*state.shown(), *state.citation_index.values()] for i in (c.chunk_id, *c.chunk_ids)]
     return [*shown, *state.evidence.occurrences]
 
-# %% ../nbs/41_evidence.ipynb #08c2ce8c
+# %% ../nbs/41_evidence.ipynb #ba3576d4
 def resolve_citations(
     state: EvidenceState,
     written: Iterable[str],                                       # ids as the model wrote them
@@ -234,7 +234,7 @@ def resolve_citations(
         else: unknown.append(text)
     return Resolved(list(found.values()), unknown, repaired)
 
-# %% ../nbs/41_evidence.ipynb #9c15d5b0
+# %% ../nbs/41_evidence.ipynb #517020d9
 @dataclass(frozen=True)
 class QuoteCheck:
     "One quoted span of an answer."

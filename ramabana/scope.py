@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/scope.html.md"""
 __all__ = ['log', 'AmbiguousVaultError', 'UnknownVaultError', 'VaultUnavailableError', 'EmbeddingMismatchError', 'VaultRef',
            'VaultScope', 'check_spaces', 'check_configured', 'Found', 'similarities', 'fused', 'OpenVaults', 'VaultSet']
 
-# %% ../nbs/42_scope.ipynb #6e8d08af
+# %% ../nbs/42_scope.ipynb #56b0fcc5
 import logging
 import re
 import threading
@@ -23,7 +23,7 @@ from .config import default_vault
 from .core import AgentError, Section, VaultError
 from .evidence import Citation
 
-# %% ../nbs/42_scope.ipynb #d570c386
+# %% ../nbs/42_scope.ipynb #b174f1cb
 log = logging.getLogger('ramabana.scope')
 
 class AmbiguousVaultError(ValueError):
@@ -42,7 +42,7 @@ class VaultUnavailableError(AgentError):
 class EmbeddingMismatchError(AgentError):
     "Vectors of two encoders cannot be compared."
 
-# %% ../nbs/42_scope.ipynb #7b0f5207
+# %% ../nbs/42_scope.ipynb #051505a2
 _NAME = re.compile(r'[A-Za-z0-9_.-]{1,64}')
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class VaultScope:
 
 def _unknown(names: Sequence[str], known: Iterable[str]) -> Any: raise UnknownVaultError(f'no vault named {", ".join(map(repr, names))}: there are {", ".join(known) or "none configured"}')
 
-# %% ../nbs/42_scope.ipynb #984bf2bd
+# %% ../nbs/42_scope.ipynb #65204e2d
 def _space(vault: Any) -> tuple[str, int]:
     held = vault.store.record()
     return held['encoder'] or '', held['dims'] or 0
@@ -116,7 +116,7 @@ def check_configured(name: str, vault: Any, encoder: Any, readonly: bool) -> Non
     if dims != encoder.dims or not readonly: raise EmbeddingMismatchError(f'{said}: reencode it, or configure that one')
     log.warning('%s', said)
 
-# %% ../nbs/42_scope.ipynb #863117d1
+# %% ../nbs/42_scope.ipynb #973b8b22
 @dataclass(frozen=True)
 class Found:
     "A section and the name of the vault it came from."
@@ -160,11 +160,11 @@ def fused(
         for rank, s in enumerate(sections): rows.append(((-(scores[rank] if scores else 1/(61 + rank)), rank, place), Found(name, s, scores[rank] if scores else 1/(61 + rank))))
     return [found for _, found in sorted(rows, key=lambda row: row[0])[:limit]]
 
-# %% ../nbs/42_scope.ipynb #2cf0cceb
+# %% ../nbs/42_scope.ipynb #4eeaeb9d
 class OpenVaults:
     "The vaults of a scope, opened on first use."
     def __init__(self,
-        scope: VaultScope,
+        scope: VaultScope,                                      # what may be read
         lent: Mapping[str, Any] | None = None,                  # name -> open vault of the caller, which stays open
         opener: Callable[[VaultRef], Any] | None = None,        # opens one; None opens the file read-only
         gate: Callable[[Any, Any], Any] | None = None,          # (vault, record) -> the record as it may be shown
@@ -196,7 +196,7 @@ class OpenVaults:
         return {ref.name: self._lent.get(ref.name) or self._own[ref.name] for ref in covered}
 
     def _open_all(self, missing: Sequence[VaultRef]) -> dict[str, BaseException]:
-        failed = {}
+        failed: dict[str, BaseException] = {}
         with ThreadPoolExecutor(len(missing)) as pool: waiting = [(ref.name, pool.submit(self._opener, ref)) for ref in missing]
         for name, opening in waiting:
             if error := opening.exception(): failed[name] = error
@@ -214,16 +214,14 @@ class OpenVaults:
             while self._own: self._own.popitem()[1].close()
 
     def __enter__(self) -> Any: return self
-
     def __exit__(self, *error: object) -> None: self.close()
-
     def _read(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
         try: return call(*args)
         except (ValueError, TypeError): raise
         except Exception as e: failed = type(e).__name__
         raise VaultUnavailableError(name, failed)
 
-# %% ../nbs/42_scope.ipynb #1d6af8ec
+# %% ../nbs/42_scope.ipynb #c025e100
 class VaultSet(OpenVaults):
     "The vaults of a scope, read through one gate."
     def search(self,
@@ -268,7 +266,7 @@ class VaultSet(OpenVaults):
         pages = [rows[i] for i in range(max(map(len, lists), default=0)) for rows in lists if i < len(rows)]
         return pages[:limit] if limit else pages
 
-# %% ../nbs/42_scope.ipynb #9cb9675c
+# %% ../nbs/42_scope.ipynb #c61584a1
 def _open_file(ref: VaultRef) -> Any:
     from ramabana.memory import Vault
     return Vault(ref.path, readonly=ref.path != ':memory:')

@@ -16,7 +16,7 @@ watching
 code_names code_python code_tree code_files code_rank code_store code federate indexes export restore importers salvage models localmodel citations grounds prompts fields leaks ledger graph gather ask questions shape memory
 gitio gitstore learned_journal learned_guard learned_candidates learned_queue learned_undo learned_compact learned_switch learned_text learned
 roots shell host spec code_tools tools opening errands vault tool_schemas
-budget evidence scope sandbox chatmodel rag analysis compaction policy agents
+budget evidence scope sandbox chatmodel rag_text rag_base rag analysis compaction policy agents
 agent session show show_code place standing show_answers keeping overview cli mcp_clients mcp web
 testing'''.split()
 RANK = {name: rank for rank, name in enumerate(LAYERS)}

@@ -9,7 +9,7 @@ __all__ = ['Names', 'PATIENCE', 'last_request', 'awaits_model', 'last_calls', 'r
            'EvidenceSource', 'evidence_sources', 'EvidenceHooks', 'begin_run', 'EvidenceRequests', 'EvidenceCapability',
            'cited_words', 'cite_in', 'evidence_toolset']
 
-# %% ../nbs/44a_rag_base.ipynb #a8828efd
+# %% ../nbs/44a_rag_base.ipynb #5136f695
 import asyncio
 from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ from .evidence import AmbiguousCitationError, CapabilityEvidenceRecord, Citation
 from .rag_text import instructions, notice, rendered
 from .scope import UnknownVaultError, VaultScope, VaultSet
 
-# %% ../nbs/44a_rag_base.ipynb #387c8d06
+# %% ../nbs/44a_rag_base.ipynb #8fb3fd01
 def last_request(
     messages: Sequence[ModelMessage],
 ) -> int:   # 0 when there is none
@@ -51,7 +51,7 @@ def last_calls(
     response = next((m for m in reversed(messages) if isinstance(m, ModelResponse)), None)
     return {p.tool_name for p in response.parts if isinstance(p, ToolCallPart)} if response else set()
 
-# %% ../nbs/44a_rag_base.ipynb #1c4d052d
+# %% ../nbs/44a_rag_base.ipynb #fc3bf2b0
 def remote_reason(
     model: Any,  # a pydantic-ai model
 ) -> str:        # '' when it computes on this machine
@@ -70,7 +70,7 @@ def refuse_remote(model: Any, allowed: bool, what: str) -> None:
     "Nothing, when vault text may go to `model`. Raises AgentError."
     if not allowed and (why := remote_reason(model)): raise AgentError(f'{what} sends text of the vault with the prompt, and {why}: use a local model, or pass allow_remote=True')
 
-# %% ../nbs/44a_rag_base.ipynb #513e697b
+# %% ../nbs/44a_rag_base.ipynb #cb9f82dc
 @dataclass
 class Run:
     "The changing part of one run."
@@ -92,7 +92,7 @@ class Run:
         "Write the state back."
         if self.outer is not None: self.outer[self.key] = self.state.model_dump(mode='json')
 
-# %% ../nbs/44a_rag_base.ipynb #add35597
+# %% ../nbs/44a_rag_base.ipynb #39ffed1a
 class EvidenceSource:
     "What other capabilities may read of one that keeps evidence."
     id: str | None
@@ -139,7 +139,7 @@ class EvidenceSource:
         run.open = True
         run.sync()
 
-# %% ../nbs/44a_rag_base.ipynb #ef178e0d
+# %% ../nbs/44a_rag_base.ipynb #b8439a15
 def evidence_sources(
     ctx: RunContext[Any],
 ) -> dict[str, EvidenceSource]:
@@ -154,7 +154,7 @@ def _no_null(value: Any) -> Any:
 
 Names = Annotated[list[str] | None, BeforeValidator(_no_null)]
 
-# %% ../nbs/44a_rag_base.ipynb #46ae9255
+# %% ../nbs/44a_rag_base.ipynb #54aa58f8
 @dataclass
 class EvidenceHooks(EvidenceSource, AbstractCapability[Any]):
     "The settings and hooks of an evidence capability."
@@ -179,7 +179,6 @@ class EvidenceHooks(EvidenceSource, AbstractCapability[Any]):
         copy = replace(self, _run=begin_run(self, ctx))
         copy.scope_now.select(copy.reach)
         return copy
-
     @classmethod
     def combine(cls, capabilities: Sequence[Any]) -> Any:
         "Two under one id are a mistake, never merged. Raises UserError."
@@ -216,7 +215,7 @@ class EvidenceHooks(EvidenceSource, AbstractCapability[Any]):
         finally:
             if self._run and self._run.own is not None: self._run.own.close()
 
-# %% ../nbs/44a_rag_base.ipynb #eb264596
+# %% ../nbs/44a_rag_base.ipynb #1345bbee
 def begin_run(
     capability: EvidenceHooks,
     ctx: RunContext[Any],
@@ -230,7 +229,7 @@ def begin_run(
         raise RuntimeError(f'the history waits for an answer, but no open question of {key!r} is in deps.state: the state must be carried along with the history')
     return Run(state, outer, key, held is not None, SearchBudget(capability.max_searches), RequestBudget(capability.request_limit), state.evidence.in_progress)
 
-# %% ../nbs/44a_rag_base.ipynb #c5ae1fdc
+# %% ../nbs/44a_rag_base.ipynb #2196bed3
 @dataclass
 class EvidenceRequests(EvidenceHooks):
     "What an evidence capability does at each request."
@@ -271,7 +270,7 @@ class EvidenceRequests(EvidenceHooks):
             request_context.model_request_parameters = replace(parameters, instruction_parts=parts)
         return request_context
 
-# %% ../nbs/44a_rag_base.ipynb #14f2a36d
+# %% ../nbs/44a_rag_base.ipynb #d39f19a4
 @dataclass
 class EvidenceCapability(EvidenceRequests):
     "The base of capabilities that search the vaults and cite what they showed."
@@ -326,7 +325,7 @@ class EvidenceCapability(EvidenceRequests):
         for c in self._run.state.shown(): vaults.setdefault(c.chunk_id, set()).add(c.vault)
         return {i for i, held in vaults.items() if len(held) > 1}
 
-# %% ../nbs/44a_rag_base.ipynb #5ffbcb3d
+# %% ../nbs/44a_rag_base.ipynb #710bb62c
 PATIENCE = 2  # refused citations that ask the model to try again
 
 def cited_words(found: Sequence[Citation], unknown: Sequence[str], asked: bool) -> str:
@@ -359,7 +358,7 @@ async def cite_in(
         return cited_words(got.found, got.unknown, bool(ids))
     finally: run.sync()
 
-# %% ../nbs/44a_rag_base.ipynb #5b7c6acc
+# %% ../nbs/44a_rag_base.ipynb #492d8351
 def evidence_toolset(
     capability: EvidenceCapability,
 ) -> FunctionToolset[Any]: # of search and cite

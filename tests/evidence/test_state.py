@@ -156,7 +156,7 @@ def test_r22_an_id_held_twice_is_refused_when_cited(copied):
     named = lambda messages, info: C(ids_of(returns(messages)[0].content)[0])
     result, _, deps = run([S('pump'), bare, named, T()], [rag(config=copied)])
     text = returns(result.all_messages())[0].content
-    assert 'Collection: papers' in text and 'Collection: copy' in text and all('/' in i for i in ids_of(text))
+    assert 'Collection: papers' in text and 'Collection: copy' in text and '/' in ids_of(text)[0]
     assert 'is held by copy and papers' in str(result.all_messages()) and len(state_of(deps).citation_index) == 1
 
 def test_r22_an_id_cited_before_from_another_vault_is_refused():

@@ -147,3 +147,8 @@ def test_end_to_end_over_our_own_documentation(tmp_path):
             return T(f'It says "{" ".join(words)}" [1].')
         got = agents.ask(host, 'How do I edit a notebook?', model=Script(S('edit a notebook', 'notebook text apply'), first(search=0), quoting).model)
     assert got.status == 'grounded' and got.quotes[0].verdict == 'supported' and got.cited[0]['title'] in ('README.md', 'CONTRIBUTING.md')
+
+def test_r72_the_search_tool_is_measured(tmp_path):
+    """The figures over 2 x 5,000 chunks come from bench/evidence/run.py; here it runs small, so that it keeps working."""
+    got = subprocess.run([sys.executable, ROOT/'bench'/'evidence'/'run.py', '60', '10'], capture_output=True, text=True, cwd=ROOT, env={**__import__('os').environ, 'PYTHONPATH': str(ROOT)})
+    assert got.stdout.count(' p95 ') == 2 and not got.stderr

@@ -111,3 +111,14 @@ def test_r40_status_through_a_whole_run(files):
     cap = rag(files['papers'])
     for steps, status in (([S('pump'), first(), T()], 'grounded'), ([S('pump'), first(), S('dam'), T()], 'missing'), ([S('pump'), C(), T()], 'ungrounded'), ([S('pump'), first(), C(), T()], 'grounded')):
         assert status_of(run(steps, [cap])[2]) == status
+
+def test_r9_a_budget_of_another_tool_joins_the_notice(files):
+    from dataclasses import dataclass
+
+    from ramabana.rag import RAGCapability
+    @dataclass
+    class Coding(RAGCapability):
+        @property
+        def budgets(self): return super().budgets | dict(rag_execute_code=(15, 15))
+    _, script, _ = run([S('pump'), T()], [Coding(id='rag', scope=rag(files['papers']).scope, max_searches=1)])
+    assert 'You can still use rag_execute_code' in instructions_of(script.infos[1])

@@ -6,10 +6,10 @@ Docs: https://example.github.io/ramabana/rag_base.html.md"""
 
 # %% auto #0
 __all__ = ['Names', 'PATIENCE', 'last_request', 'awaits_model', 'last_calls', 'remote_reason', 'refuse_remote', 'Run',
-           'EvidenceSource', 'evidence_sources', 'EvidenceHooks', 'begin_run', 'EvidenceRequests', 'EvidenceCapability',
-           'cited_words', 'cite_in', 'evidence_toolset']
+           'EvidenceSource', 'evidence_sources', 'EvidenceHooks', 'begin_run', 'EvidenceRequests', 'note_send',
+           'EvidenceCapability', 'cited_words', 'cite_in', 'evidence_toolset']
 
-# %% ../nbs/44a_rag_base.ipynb #5136f695
+# %% ../nbs/44a_rag_base.ipynb #a8828efd
 import asyncio
 from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ from .evidence import AmbiguousCitationError, CapabilityEvidenceRecord, Citation
 from .rag_text import instructions, notice, rendered
 from .scope import UnknownVaultError, VaultScope, VaultSet
 
-# %% ../nbs/44a_rag_base.ipynb #8fb3fd01
+# %% ../nbs/44a_rag_base.ipynb #387c8d06
 def last_request(
     messages: Sequence[ModelMessage],
 ) -> int:   # 0 when there is none
@@ -51,7 +51,7 @@ def last_calls(
     response = next((m for m in reversed(messages) if isinstance(m, ModelResponse)), None)
     return {p.tool_name for p in response.parts if isinstance(p, ToolCallPart)} if response else set()
 
-# %% ../nbs/44a_rag_base.ipynb #fc3bf2b0
+# %% ../nbs/44a_rag_base.ipynb #1c4d052d
 def remote_reason(
     model: Any,  # a pydantic-ai model
 ) -> str:        # '' when it computes on this machine
@@ -70,7 +70,7 @@ def refuse_remote(model: Any, allowed: bool, what: str) -> None:
     "Nothing, when vault text may go to `model`. Raises AgentError."
     if not allowed and (why := remote_reason(model)): raise AgentError(f'{what} sends text of the vault with the prompt, and {why}: use a local model, or pass allow_remote=True')
 
-# %% ../nbs/44a_rag_base.ipynb #cb9f82dc
+# %% ../nbs/44a_rag_base.ipynb #513e697b
 @dataclass
 class Run:
     "The changing part of one run."
@@ -92,7 +92,7 @@ class Run:
         "Write the state back."
         if self.outer is not None: self.outer[self.key] = self.state.model_dump(mode='json')
 
-# %% ../nbs/44a_rag_base.ipynb #39ffed1a
+# %% ../nbs/44a_rag_base.ipynb #add35597
 class EvidenceSource:
     "What other capabilities may read of one that keeps evidence."
     id: str | None
@@ -139,7 +139,7 @@ class EvidenceSource:
         run.open = True
         run.sync()
 
-# %% ../nbs/44a_rag_base.ipynb #b8439a15
+# %% ../nbs/44a_rag_base.ipynb #ef178e0d
 def evidence_sources(
     ctx: RunContext[Any],
 ) -> dict[str, EvidenceSource]:
@@ -154,7 +154,7 @@ def _no_null(value: Any) -> Any:
 
 Names = Annotated[list[str] | None, BeforeValidator(_no_null)]
 
-# %% ../nbs/44a_rag_base.ipynb #54aa58f8
+# %% ../nbs/44a_rag_base.ipynb #b160da3a
 @dataclass
 class EvidenceHooks(EvidenceSource, AbstractCapability[Any]):
     "The settings and hooks of an evidence capability."
@@ -215,7 +215,7 @@ class EvidenceHooks(EvidenceSource, AbstractCapability[Any]):
         finally:
             if self._run and self._run.own is not None: self._run.own.close()
 
-# %% ../nbs/44a_rag_base.ipynb #1345bbee
+# %% ../nbs/44a_rag_base.ipynb #eb264596
 def begin_run(
     capability: EvidenceHooks,
     ctx: RunContext[Any],
@@ -229,7 +229,7 @@ def begin_run(
         raise RuntimeError(f'the history waits for an answer, but no open question of {key!r} is in deps.state: the state must be carried along with the history')
     return Run(state, outer, key, held is not None, SearchBudget(capability.max_searches), RequestBudget(capability.request_limit), state.evidence.in_progress)
 
-# %% ../nbs/44a_rag_base.ipynb #2196bed3
+# %% ../nbs/44a_rag_base.ipynb #fd1b1fb6
 @dataclass
 class EvidenceRequests(EvidenceHooks):
     "What an evidence capability does at each request."
@@ -263,6 +263,7 @@ class EvidenceRequests(EvidenceHooks):
         "Open the question, and add what the model must know of its budgets."
         refuse_remote(request_context.model, self.allow_remote, self.id or self.namespace)
         self.open_question(ctx.messages)
+        if self.allow_remote and self._run and remote_reason(request_context.model): await asyncio.to_thread(note_send, self, request_context.model, ctx.messages)
         left, limits = {t: n for t, (n, _) in self.budgets.items()}, {t: n for t, (_, n) in self.budgets.items()}
         if self._run and (words := notice(left, limits, self.cite_name, self._run.offers)):
             parameters = request_context.model_request_parameters
@@ -270,7 +271,20 @@ class EvidenceRequests(EvidenceHooks):
             request_context.model_request_parameters = replace(parameters, instruction_parts=parts)
         return request_context
 
-# %% ../nbs/44a_rag_base.ipynb #d39f19a4
+# %% ../nbs/44a_rag_base.ipynb #92dcb745
+def note_send(
+    capability: Any,                  # an evidence capability in a run
+    model: Any,                       # elsewhere
+    messages: Sequence[ModelMessage], # what it will read
+) -> None:
+    "Write the request into the ledger of each vault whose sections it may hold. Raises AgentError."
+    from ramabana.scope import record_sends
+    state, sent = capability._run.state, dict[str, list[str]]()
+    for c in [*state.citation_index.values(), *state.shown()]: sent.setdefault(c.vault, []).append(c.node_id)
+    characters = sum(len(str(getattr(p, 'content', ''))) for m in messages for p in m.parts)
+    record_sends(capability.vaults_now, {k: list(dict.fromkeys(v)) for k, v in sent.items()}, str(getattr(model, 'model_name', '')), str(getattr(model, 'base_url', '') or ''), capability.pii, characters)
+
+# %% ../nbs/44a_rag_base.ipynb #14f2a36d
 @dataclass
 class EvidenceCapability(EvidenceRequests):
     "The base of capabilities that search the vaults and cite what they showed."
@@ -325,7 +339,7 @@ class EvidenceCapability(EvidenceRequests):
         for c in self._run.state.shown(): vaults.setdefault(c.chunk_id, set()).add(c.vault)
         return {i for i, held in vaults.items() if len(held) > 1}
 
-# %% ../nbs/44a_rag_base.ipynb #710bb62c
+# %% ../nbs/44a_rag_base.ipynb #5ffbcb3d
 PATIENCE = 2  # refused citations that ask the model to try again
 
 def cited_words(found: Sequence[Citation], unknown: Sequence[str], asked: bool) -> str:
@@ -358,7 +372,7 @@ async def cite_in(
         return cited_words(got.found, got.unknown, bool(ids))
     finally: run.sync()
 
-# %% ../nbs/44a_rag_base.ipynb #492d8351
+# %% ../nbs/44a_rag_base.ipynb #5b7c6acc
 def evidence_toolset(
     capability: EvidenceCapability,
 ) -> FunctionToolset[Any]: # of search and cite

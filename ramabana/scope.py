@@ -6,9 +6,10 @@ Docs: https://example.github.io/ramabana/scope.html.md"""
 
 # %% auto #0
 __all__ = ['log', 'AmbiguousVaultError', 'UnknownVaultError', 'VaultUnavailableError', 'EmbeddingMismatchError', 'VaultRef',
-           'VaultScope', 'check_spaces', 'check_configured', 'Found', 'similarities', 'fused', 'OpenVaults', 'VaultSet']
+           'VaultScope', 'check_spaces', 'check_configured', 'Found', 'similarities', 'fused', 'OpenVaults', 'VaultSet',
+           'record_sends']
 
-# %% ../nbs/42_scope.ipynb #56b0fcc5
+# %% ../nbs/42_scope.ipynb #6e8d08af
 import logging
 import re
 import threading
@@ -23,7 +24,7 @@ from .config import default_vault
 from .core import AgentError, Section, VaultError
 from .evidence import Citation
 
-# %% ../nbs/42_scope.ipynb #b174f1cb
+# %% ../nbs/42_scope.ipynb #d570c386
 log = logging.getLogger('ramabana.scope')
 
 class AmbiguousVaultError(ValueError):
@@ -42,7 +43,7 @@ class VaultUnavailableError(AgentError):
 class EmbeddingMismatchError(AgentError):
     "Vectors of two encoders cannot be compared."
 
-# %% ../nbs/42_scope.ipynb #051505a2
+# %% ../nbs/42_scope.ipynb #7b0f5207
 _NAME = re.compile(r'[A-Za-z0-9_.-]{1,64}')
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class VaultScope:
 
 def _unknown(names: Sequence[str], known: Iterable[str]) -> Any: raise UnknownVaultError(f'no vault named {", ".join(map(repr, names))}: there are {", ".join(known) or "none configured"}')
 
-# %% ../nbs/42_scope.ipynb #65204e2d
+# %% ../nbs/42_scope.ipynb #984bf2bd
 def _space(vault: Any) -> tuple[str, int]:
     held = vault.store.record()
     return held['encoder'] or '', held['dims'] or 0
@@ -116,7 +117,7 @@ def check_configured(name: str, vault: Any, encoder: Any, readonly: bool) -> Non
     if dims != encoder.dims or not readonly: raise EmbeddingMismatchError(f'{said}: reencode it, or configure that one')
     log.warning('%s', said)
 
-# %% ../nbs/42_scope.ipynb #973b8b22
+# %% ../nbs/42_scope.ipynb #863117d1
 @dataclass(frozen=True)
 class Found:
     "A section and the name of the vault it came from."
@@ -160,7 +161,7 @@ def fused(
         for rank, s in enumerate(sections): rows.append(((-(scores[rank] if scores else 1/(61 + rank)), rank, place), Found(name, s, scores[rank] if scores else 1/(61 + rank))))
     return [found for _, found in sorted(rows, key=lambda row: row[0])[:limit]]
 
-# %% ../nbs/42_scope.ipynb #4eeaeb9d
+# %% ../nbs/42_scope.ipynb #0ba0881e
 class OpenVaults:
     "The vaults of a scope, opened on first use."
     def __init__(self,
@@ -221,7 +222,7 @@ class OpenVaults:
         except Exception as e: failed = type(e).__name__
         raise VaultUnavailableError(name, failed)
 
-# %% ../nbs/42_scope.ipynb #c025e100
+# %% ../nbs/42_scope.ipynb #1d6af8ec
 class VaultSet(OpenVaults):
     "The vaults of a scope, read through one gate."
     def search(self,
@@ -266,7 +267,27 @@ class VaultSet(OpenVaults):
         pages = [rows[i] for i in range(max(map(len, lists), default=0)) for rows in lists if i < len(rows)]
         return pages[:limit] if limit else pages
 
-# %% ../nbs/42_scope.ipynb #c61584a1
+# %% ../nbs/42_scope.ipynb #546aadb9
+def record_sends(
+    vaults: VaultSet,
+    sent: Mapping[str, Sequence[str]], # name -> node ids whose text is in the prompt
+    model: str,                        # its id
+    url: str,                          # where it is
+    policy: str,                       # on personal data
+    characters: int,                   # length of the prompt
+) -> None:
+    "Write down a prompt that is about to go. Raises VaultUnavailableError when it can't be: then it must not be sent."
+    from ramabana.ledger import record_send
+    from ramabana.memory import Vault
+    row = (model, 'remote', url, policy)
+    def write(name: str) -> None:
+        lent, (ref,) = vaults._lent.get(name), vaults.vaults_covering([name])
+        if lent is not None: return record_send(lent.store, *row, sent[name], {}, characters)
+        with Vault(ref.path) as vault: record_send(vault.store, *row, sent[name], {}, characters)
+    for name in sent:
+        with vaults._lock: vaults._read(name, write, name)
+
+# %% ../nbs/42_scope.ipynb #9cb9675c
 def _open_file(ref: VaultRef) -> Any:
     from ramabana.memory import Vault
     return Vault(ref.path, readonly=ref.path != ':memory:')

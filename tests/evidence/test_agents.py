@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolDenied
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolDenied
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from scripts import C, Deps, S, Script, T, first, ids_of, returns, run, state_of
 
 from ramabana import agents
 from ramabana.core import AgentError
+from ramabana.memory import Vault
 from ramabana.rag import rag, remote_reason
 from ramabana.scope import UnknownVaultError
 from ramabana.testing import fake_chat
@@ -52,10 +53,20 @@ def test_r70_a_model_elsewhere_is_refused_before_anything_is_sent(host, files, m
             return ModelResponse(parts=T())
     with pytest.raises(AgentError, match='allow_remote'): agents.ask(host, 'pump?', model=Far())
     with pytest.raises(AgentError, match='allow_remote'):
-        from pydantic_ai import Agent
         asyncio.run(Agent(Far(), capabilities=[rag(files['papers'])]).run('q'))
     assert sent == []
     assert agents.ask(host, 'pump?', model=Far(), allow_remote=True).answer == 'done' and sent
+    assert host.vault.sends() == []      # nothing of the vault was in it
+    steps = [S('pump'), T(), C(), T()]
+    class Asking(Far):
+        async def request(self, messages, settings, params): return ModelResponse(parts=steps.pop(0))
+    agents.ask(host, 'pump?', model=Asking(), allow_remote=True)
+    rows = host.vault.sends()
+    assert len(rows) == 3 and rows[0]['server'] == 'https://models.example.com' and rows[0]['sections'] and rows[0]['model'] == 'big'
+    steps = [S('pump'), T()]
+    run_remote = Agent(Asking(), capabilities=[rag(files['papers'], allow_remote=True)])
+    asyncio.run(run_remote.run('q'))     # a vault of its own, open for reading only
+    with Vault(files['papers'], readonly=True) as v: assert len(v.sends()) == 1
 
 @pytest.mark.parametrize('policy', ['redact', 'refuse'])
 def test_r71_personal_data_reaches_neither_history_nor_state(host, policy):

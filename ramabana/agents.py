@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/agents.html.md"""
 __all__ = ['CHANGES', 'State', 'lent_by', 'model_for', 'lesson_tools', 'change_tools', 'agent_for', 'documents_of', 'Traffic',
            'tool_traffic', 'answer_record', 'ask_async', 'ask', 'stream', 'analyze']
 
-# %% ../nbs/49_agents.ipynb #d1acc8be
+# %% ../nbs/49_agents.ipynb #014d41b9
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from .scope import VaultScope, VaultSet
 if TYPE_CHECKING:
     from fastcore.basics import AttrDict
 
-# %% ../nbs/49_agents.ipynb #844c0c3f
+# %% ../nbs/49_agents.ipynb #54087c5e
 @dataclass
 class State:
     "The dependencies of a run: the dictionary in which capabilities keep what a conversation carries."
@@ -41,7 +41,8 @@ def model_for(
 ) -> Any:               # a pydantic-ai model
     "The model of an agent. Raises AgentError when there is none."
     if model is not None and not isinstance(model, str): return model
-    from ramabana.chatmodel import RishiModel
+    try: from ramabana.chatmodel import RishiModel
+    except ImportError as e: raise AgentError(f'chats cannot be lent to an agent here ({e.name} is missing): pass model= a pydantic-ai model') from e
     from ramabana.localmodel import open_chat
     from ramabana.models import NO_MODEL, answering_model
     if host.mk_chat is not None: return RishiModel(host.mk_chat(model=model))
@@ -49,7 +50,7 @@ def model_for(
     if chosen is None: raise AgentError(NO_MODEL)
     return RishiModel(open_chat(chosen, '', {}))
 
-# %% ../nbs/49_agents.ipynb #51917d7b
+# %% ../nbs/49_agents.ipynb #1e926f15
 CHANGES = ('remember', 'memory_forget')
 
 def lesson_tools(
@@ -80,7 +81,7 @@ def change_tools(
     calls = [t for t in memory_tools(host) if t.__name__ in CHANGES] + (lesson_tools(lessons) if lessons is not None else [])
     return [Tool(call, requires_approval=approval) for call in calls]
 
-# %% ../nbs/49_agents.ipynb #c2b37a6e
+# %% ../nbs/49_agents.ipynb #9386a1cd
 def agent_for(
     host: Any,                              # a VaultHost
     model: Any = None,                      # a pydantic-ai model, a name, or None for the one that answers questions here
@@ -119,7 +120,7 @@ def documents_of(host: Any, names: Sequence[str] | None) -> list[str] | None:
     if gone := [name for name, row in rows.items() if row is None]: raise AgentError(f'no document {", ".join(map(repr, gone))}: memory_tree lists what there is')
     return [row['doc_id'] for row in rows.values()]
 
-# %% ../nbs/49_agents.ipynb #27dcfdaa
+# %% ../nbs/49_agents.ipynb #54067a33
 @dataclass(frozen=True)
 class Traffic:
     "What the tools of one capability did. `requests` are those of the run: the capability's own while it stays loaded."
@@ -142,7 +143,7 @@ def tool_traffic(
     refused = [p for p in searches if p in failed and 'search budget of' in str(p.content)]
     return Traffic(len(searches), len(refused), len(failed), sum(isinstance(m, ModelResponse) for m in messages))
 
-# %% ../nbs/49_agents.ipynb #3e213058
+# %% ../nbs/49_agents.ipynb #9ccfb7b1
 def answer_record(
     host: Any,
     question: str,
@@ -158,8 +159,10 @@ def answer_record(
     state = EvidenceState.model_validate(deps.state.get(key) or {})
     answer, thinking = split_reasoning(result.output) if isinstance(result.output, str) else ('', '')
     mine = [state.citation_index[i] for i in state.citations]
+    rows = L(_cited_row(c) for c in mine)
+    rows.unresolved = []   # the citing tool took none
     row = getattr(result, 'response', None)
-    return AttrDict(question=question, answer=answer, cited=L(_cited_row(c) for c in mine), context=AttrDict(query=question, results=state.shown(), related=[]), thinking=thinking,
+    return AttrDict(question=question, answer=answer, cited=rows, context=AttrDict(query=question, results=state.shown(), related=[]), thinking=thinking,
         model=getattr(row, 'model_name', '') or '', runtime='', prompt='', pii=AttrDict(policy=_policy(host)), refused=False, leaked=[], encoder='', usage=_usage(result), fields=None, attributed=L(),
         ungrounded=[], left_out=[], truncated=[], sent=True, error='', note='' if isinstance(result.output, str) else 'waits for approval', status=citation_status([state.evidence], state.evidence.question),
         citations=mine, quotes=verify_citations(answer, mine), traffic=tool_traffic(result.new_messages(), key), deferred=None if isinstance(result.output, str) else result.output, messages=result.all_messages(), deps=deps)
@@ -177,7 +180,7 @@ def _policy(host: Any) -> str:
     from ramabana.vault import policy_of
     return policy_of(host.pii, host.pii_fail, host._tell_once)
 
-# %% ../nbs/49_agents.ipynb #b75406fb
+# %% ../nbs/49_agents.ipynb #5189fd38
 async def ask_async(
     host: Any,                              # a VaultHost
     question: str,
@@ -235,7 +238,7 @@ async def stream(
             yield event
             if isinstance(event, AgentRunResultEvent): yield answer_record(host, question, event.result, deps, _key(agent_kw))
 
-# %% ../nbs/49_agents.ipynb #b08ba01e
+# %% ../nbs/49_agents.ipynb #1695dd48
 def analyze(
     host: Any,                              # a VaultHost
     question: str,

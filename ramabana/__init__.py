@@ -2,7 +2,7 @@ __version__ = "0.1.0"
 
 # Names load on first use, so that `import ramabana` costs nothing but this file.
 _LAZY = {'Hit': 'core', 'AgentError': 'core', 'Vault': 'memory', 'LocalHost': 'host', 'VaultHost': 'vault',
-         'WorkspaceHost': 'vault'}
+         'WorkspaceHost': 'vault', 'Agent': 'agent'}
 __all__ = list(_LAZY)
 
 def __getattr__(name):

@@ -321,7 +321,7 @@ def sends(*, limit: int = 20, db: str = '', json: bool = False) -> int:
 
 # %% ../nbs/52_cli.ipynb #a06a060d
 COMMANDS = (add, note, search, ask, sync, read, tree, forget, versions, map_, topics, watch, watches, unwatch, poll, pii, mark, models, sends, info, doctor, backup, export, import_, reencode)
-SERVERS = {'mcp': ('ramabana.mcp:mcp', 'Serve the memory to other agents (Model Context Protocol), or enter it into their settings.')}   # loaded when they are named
+SERVERS = {'chat': ('ramabana.session:chat', 'Talk with the agent of a folder; `ramabana` alone does it, too.'), 'mcp': ('ramabana.mcp:mcp', 'Serve the memory to other agents (Model Context Protocol), or enter it into their settings.')}   # loaded when they are named
 HELP = 'A private memory in one file: keep notes, files and folders, and find them by word and by meaning.'
 AFTER = 'Exit status: 0 found or done, 1 nothing found or not done, 2 a wrong question. `ramabana COMMAND --help` tells more.'
 
@@ -357,7 +357,9 @@ def run(
 def main() -> None:
     "Entry point of the `ramabana` command."
     for stream in filter(None, (sys.stdout, sys.stderr)): stream.reconfigure(errors='replace')
-    try: status = run(sys.argv[1:])
+    words = sys.argv[1:]
+    if not words and sys.stdin and sys.stdin.isatty() or words and not words[0].startswith('-') and len(words[0].split()) > 1: words = ['chat', *words]   # a question
+    try: status = run(words)
     except KeyboardInterrupt: status = 130
     try:
         if sys.stdout: sys.stdout.flush()

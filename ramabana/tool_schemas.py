@@ -46,10 +46,10 @@ def tool_schema(
     return dict(type='object', properties=properties, required=[p.name for p in parameters if p.default is inspect.Parameter.empty], additionalProperties=False)
 
 # %% ../nbs/24_tool_schemas.ipynb #08400ada
-READS = frozenset('read_file view_file list_files ls notebook_cells view_cell search grep search_code symbols peers outline memory_search memory_read ask_memory list_watches git_status git_diff git_log'.split())
-_ADDS = frozenset('remember create_file add_cell watch read_url research'.split())                   # leaves what was there
+READS = frozenset('read_file view_file list_files ls notebook_cells view_cell search grep search_code symbols peers outline memory_search memory_read ask_memory list_watches git_status git_diff git_log cmd_log api_ops'.split())
+_ADDS = frozenset('remember create_file add_cell watch read_url research api_load'.split())                   # leaves what was there
 _AGAIN = frozenset('remember write_file memory_forget delete_file cancel_watch read_url'.split())    # a second call with the same arguments changes nothing more
-_OUTSIDE = frozenset('read_url research run_cmd ask_memory watch'.split())                           # may reach beyond this machine
+_OUTSIDE = frozenset('read_url research run_cmd run_cmd_bg ask_memory watch api_load api_call'.split())                           # may reach beyond this machine
 
 def hints(
     name: str, # of a tool
@@ -60,4 +60,4 @@ def hints(
 
 def tools_known() -> frozenset[str]:
     "The tools that the tables speak of."
-    return READS | _ADDS | _AGAIN | _OUTSIDE | frozenset('edit_file replace_text edit_cell'.split())
+    return READS | _ADDS | _AGAIN | _OUTSIDE | frozenset('edit_file replace_text edit_cell cmd_stop'.split())

@@ -22,7 +22,9 @@ from typing import Any
 from ramabana.code_tools import (MAX_TEXT, add_cell, create_file, edit_cell, ls, notebook_cells, outline, peers, replace_text, search_code, symbols, view_cell,
     view_file)
 from .core import Hit, agent_err, clip, in_words
+from .frames import as_data, without_secrets
 from .host import GROUPS, Host, LocalHost, NullHost
+from .workspace import API, GIT, SHELL
 
 # %% ../nbs/23_tools.ipynb #5f79e56f
 log_ = logging.getLogger('ramabana.tools')
@@ -178,7 +180,7 @@ def search_tools(
     host: Host | NullHost, # whose search
 ) -> list[Tool]:           # none when the group is off
     "The tools of the group `search`."
-    return [] if 'search' in host.without else [bind(call, host) for call in (search, search_code, grep, symbols, peers, outline)]
+    return [] if 'search' in host.without else [bind(call, host) for call in (search, search_code, grep, symbols, peers, outline, *(GIT if hasattr(host, 'git') else ()))]
 
 def run_cmd(host: Host, command: str, cwd: str = '', timeout: float = 120.0) -> str:
     """Run a command line in the shell, without a terminal or input. What it leaves running is ended.
@@ -199,7 +201,7 @@ def shell_tools(
     host: Host | NullHost, # whose shell
 ) -> list[Tool]:           # none when the group is off
     "The tools of the group `shell`."
-    return [] if 'shell' in host.without else [bind(run_cmd, host)]
+    return [] if 'shell' in host.without else [bind(call, host) for call in (run_cmd, *(SHELL if hasattr(host, 'run_cmd_bg') else ()))]
 
 # %% ../nbs/23_tools.ipynb #8de2bc82
 def read_url(host: Host, url: str, remember: bool = True, whole: bool = False) -> str:
@@ -232,7 +234,7 @@ _SECTION = 1500  # characters shown of a section that was found
 def _section_lines(row: Any) -> str:
     "A found section as text: handle, breadcrumb, age, passage."
     old = f'{in_words(row["age"])} old{", its source has changed" if row["stale"] else ""}'
-    text = clip(row['text'].strip(), _SECTION, f'memory_read({row["node_id"]!r})')
+    text = clip(as_data(row['text'].strip()), _SECTION, f'memory_read({row["node_id"]!r})')
     return f'[{row["node_id"]}] {row["breadcrumb"]} ({old})\n{text}'
 
 def memory_search(host: Host, query: str, limit: int = 6) -> str:
@@ -259,23 +261,26 @@ def memory_read(host: Host, node_id: str) -> str:
     near = {name: row.get(name) for name in ('prev', 'next', 'parent', 'children')}
     handles = ', '.join(f'{name} {" ".join(ids) if isinstance(ids, list) else ids}' for name, ids in near.items() if ids)
     head = f'[{row["node_id"]}] {row["breadcrumb"]}' + (f' ({handles})' if handles else '')
-    return clip(f'{head}\n\n{row["text"]}', MAX_TEXT, f'its parts are {" ".join(near["children"] or [])}' if near['children'] else 'search for the passage')
+    return clip(f'{head}\n\n{as_data(row["text"])}', MAX_TEXT, f'its parts are {" ".join(near["children"] or [])}' if near['children'] else 'search for the passage')
 
 # %% ../nbs/23_tools.ipynb #05cad033
 _NO_TAGS: list[str] = []
 
-def remember(host: Host, text: str, title: str = '', tags: list[str] = _NO_TAGS, key: str = '') -> str:
-    """Keep a note in memory. It is text, whatever it looks like.
+def remember(host: Host, text: str, title: str = '', tags: list[str] = _NO_TAGS, key: str = '', secrets: bool = False) -> str:
+    """Keep a note in memory. It is text, whatever it looks like; passwords and keys in it are masked.
 
     Args:
         text: what to keep
         title: short title; empty takes the first line
         tags: words to file it under
         key: name of the note; the same key replaces the text and keeps the handle
+        secrets: keep passwords and keys as they are; only when your user said so
     """
-    kept = host.remember(text, title or None, tags, key)
+    text, masked = (text, 0) if secrets else without_secrets(text)
+    kept = host.remember(text, (title if secrets else without_secrets(title)[0]) or None, tags, key)
     how = 'replaced' if kept.get('replaced') else 'remembered' if kept.get('changed', True) else 'already knew'
-    return f'{how} {kept["title"]!r} as {kept["doc_id"]}' + (f' [{kept["note"]}]' if kept.get('note') else '')
+    notes = [f'{masked} passwords or keys were masked; secrets=true keeps them' if masked else '', kept.get('note') or '']
+    return f'{how} {kept["title"]!r} as {kept["doc_id"]}' + ''.join(f' [{note}]' for note in notes if note)
 
 def memory_forget(host: Host, doc_id: str) -> str:
     """Delete one document from memory, with everything made from it.
@@ -358,15 +363,15 @@ def watch_tools(
 
 def api_tools(
     host: Host | NullHost, # who calls interfaces
-) -> list[Tool]:           # none in this version, which has no host that provides the group
+) -> list[Tool]:           # none when the group is off
     "The tools of the group `api`."
-    return [] if 'api' in host.without else list(getattr(host, 'api_tools', list)())
+    return [] if 'api' in host.without else [bind(call, host) for call in API]
 
 # %% ../nbs/23_tools.ipynb #d4d45168
 BUILDERS: dict[str, Callable[[Any], list[Tool]]] = dict(files=file_tools, search=search_tools, shell=shell_tools, web=web_tools, memory=memory_tools,
     ask=ask_tools, watch=watch_tools, api=api_tools)
 _NAMES = frozenset('''view_file ls notebook_cells view_cell create_file replace_text edit_cell add_cell search_code symbols peers outline read_file list_files write_file edit_file delete_file search grep run_cmd read_url research memory_search memory_read remember
-memory_forget ask_memory watch list_watches cancel_watch'''.split())
+memory_forget ask_memory watch list_watches cancel_watch git_status git_diff git_log run_cmd_bg cmd_log cmd_stop api_load api_ops api_call'''.split())
 
 def tools_for(
     host: Host | NullHost,              # what the tools act through

@@ -20,7 +20,8 @@ from .config import env
 from .core import AgentError, Hit, Section, agent_err
 from .errands import WatchCalls, read_page_for, research_for
 from .federate import federate as merge
-from .host import LATER, LocalHost, report
+from .host import LocalHost, report
+from .workspace import WorkCalls
 from .names import safe_shelf
 from .opening import Opening, end_opening, open_again, start_opening, worker_vault
 
@@ -300,22 +301,27 @@ def connecting(host: VaultHost, running: threading.Thread | None, wait: bool) ->
 # %% ../nbs/22_vault.ipynb #0b9e29eb
 _VAULT_ONLY = ('shelf', 'federate', 'remember_reads', 'mk_chat', 'graph_chat', 'pii_fail')
 
-class WorkspaceHost(VaultHost):
+class WorkspaceHost(WorkCalls, VaultHost):
     "A VaultHost whose providers are switched on one by one."
     def __init__(self,
         roots: Sequence[str | Path] = ('.',),               # existing folders
         vault: 'bool | Vault | str | Path' = False,         # False is off, True the default vault
-        spec: bool = False,                                 # whether API tools are wanted; not in this version
+        spec: bool = False,                                 # the tools that load and call OpenAPI services
         pii: str | Callable[[], str | None] | None = None,  # policy on personal data, or what is asked for it
         pii_ner: bool | Callable[[], bool] | None = None,   # whether names count, likewise
         warm: bool = True,                                  # whether to open the vault in the background now
         **kw: Any,                                          # what VaultHost takes beside these
     ):
-        if spec: raise AgentError(f'spec=True: tools from an API description {LATER}')
         if vault is False or vault is None:
             LocalHost.__init__(self, roots, **{name: value for name, value in kw.items() if name not in _VAULT_ONLY})
             self._federate = False
         else: super().__init__(roots, vault=None if vault is True else vault, pii=pii, pii_ner=pii_ner, warm=warm, **kw)
+        if spec: self.without.discard('api')
+
+    def close(self) -> None:
+        "End what runs in the background, and close the vault when this host opened it."
+        self.end_commands()
+        super().close()
 
     def open_index(self) -> Self:
         "This host with one LazyIndex per root: the identifier index as it lies on disk, loaded by the first search."

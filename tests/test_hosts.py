@@ -345,3 +345,69 @@ def test_a_warm_start_that_still_sleeps_does_not_keep_a_vault_shut(tmp_path):
     open_again(opening, wait=True)
     assert not opening.error and opening.vault is not None
     opening.vault.close()
+
+# -- a workspace: git, worktrees, commands in the background, services
+def repository(path):
+    env = dict(os.environ, GIT_CONFIG_GLOBAL='/dev/null', GIT_CONFIG_NOSYSTEM='1')
+    path.mkdir(parents=True)
+    (path/'a.txt').write_text('one\n')
+    for line in ('git init -q -b main', 'git add .', 'git -c user.name=Ann -c user.email=a@example.org commit -qm First'): subprocess.run(line.split(), cwd=path, check=True, env=env)
+    return path
+
+def workspace(*roots, **kw): return WorkspaceHost(roots, index=False, web=False, **kw)
+
+def test_a_worktree_beside_its_repository(tmp_path):
+    repo = repository(tmp_path/'my repo')
+    with workspace(repo) as host:
+        made = host.add_worktree(repo, 'feature/x y'.replace(' ', '-'))
+        assert made == (tmp_path/'my repo-feature-x-y').resolve() and made in host.roots and host.read(str(made/'a.txt')) == 'one\n'
+        named = host.add_worktree(repo, 'other', tmp_path/'elsewhere')
+        assert named.name == 'elsewhere' and 'other' in host.git('status', str(named))
+        (tmp_path/'full').mkdir()
+        (tmp_path/'full'/'x').write_text('x')
+        for branch, path in (('other', tmp_path/'again'), ('new', tmp_path/'full'), ('--force', tmp_path/'f'), ('a..b', tmp_path/'f'), ('', tmp_path/'f')):
+            with pytest.raises(AgentError): host.add_worktree(repo, branch, path)
+        assert not (tmp_path/'again').exists() and not (tmp_path/'f').exists() and (tmp_path/'full'/'x').exists()
+        with pytest.raises(AgentError, match='no git repository'): host.add_worktree(tmp_path, 'main')
+
+def test_a_hook_and_a_filter_of_the_repository_do_not_run(tmp_path):
+    repo = repository(tmp_path/'repo')
+    for name in ('post-checkout', 'pre-commit', 'post-index-change'):
+        (repo/'.git/hooks'/name).write_text(f'#!/bin/sh\ntouch {tmp_path}/ran\n')
+        (repo/'.git/hooks'/name).chmod(0o755)
+    subprocess.run(['git', 'config', 'filter.evil.smudge', f'touch {tmp_path}/ran'], cwd=repo, check=True)
+    (repo/'.gitattributes').write_text('*.txt filter=evil\n')
+    with workspace(repo) as host:
+        host.add_worktree(repo, 'b')
+        for what in ('status', 'diff', 'log'): host.git(what)
+    assert not (tmp_path/'ran').exists()
+
+def test_background_commands_end_with_their_host(tmp_path):
+    with workspace(tmp_path) as host:
+        name = host.run_cmd_bg('sleep 300 & echo $! > child; echo begun; cat; sleep 300')
+        for _ in range(200):
+            if 'begun' in host.cmd_log(name) and (tmp_path/'child').exists(): break
+            time.sleep(0.02)
+        assert host.cmd_status(name)['running'] and 'begun' in host.cmd_log(name, tail=1)
+        child = int((tmp_path/'child').read_text())
+        log = host._commands._folder
+        assert os.stat(f'{log}/{name}.log').st_mode & 0o77 == 0
+        with pytest.raises(AgentError): host.run_cmd_bg('true', str(tmp_path.parent))
+        for call in (host.cmd_status, host.cmd_log, host.cmd_stop):
+            with pytest.raises(AgentError, match='no command'): call('cmd99')
+    for _ in range(100):
+        try: os.kill(child, 0)
+        except ProcessLookupError: break
+        if Path(f'/proc/{child}/stat').exists() and Path(f'/proc/{child}/stat').read_text().split()[2] == 'Z': break
+        time.sleep(0.02)
+    else: pytest.fail('what the command started lives on')
+    assert not os.path.exists(log)
+
+def test_services_are_off_unless_asked_for(tmp_path):
+    off, on = workspace(tmp_path), workspace(tmp_path, spec=True)
+    names = lambda host: {t.__name__ for t in tools_for(host)}
+    assert names(on) - names(off) == {'api_load', 'api_ops', 'api_call'}
+    with pytest.raises(NotImplementedError): off.api_ops()
+    assert on.api_count() == {}
+    off.close()
+    on.close()

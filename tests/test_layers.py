@@ -15,20 +15,20 @@ schedules jobs actions housekeeping notify watches
 watching
 code_names code_python code_tree code_files code_rank code_store code federate indexes export restore importers salvage models localmodel citations grounds prompts fields leaks ledger graph gather ask questions shape memory
 gitio gitstore learned_journal learned_guard learned_candidates learned_queue learned_undo learned_compact learned_switch learned_text learned
-roots shell host spec code_tools tools opening errands vault tool_schemas
+roots shell background gitread host spec workspace code_tools frames tools opening errands vault tool_schemas
 budget evidence scope sandbox chatmodel rag_text rag_base rag analysis compaction policy agents
-agent session show show_code place standing show_answers keeping overview cli mcp_clients mcp web
+briefing agent show show_code place standing show_answers keeping overview session cli mcp_clients mcp web
 testing'''.split()
 RANK = {name: rank for rank, name in enumerate(LAYERS)}
 MODULES = sorted(p.stem for p in PACKAGE.glob('*.py') if not p.stem.startswith('_'))
 OWNERS = dict(litesearch='fuse readers', rishi='localmodel chatmodel', xllamacpp='localmodel', model2vec='encode', onnxruntime='encode', apsw='engine', fastlite='engine',
     apswutils='engine', numkong='vectors', pydantic_ai='chatmodel rag analysis compaction policy agents agent', git='gitio', tomlkit='config',
     cyclopts='cli learned', rgapi='federate host readers', stdnum='pii', phonenumbers='pii', pydantic_monty='sandbox', charset_normalizer='files',
-    selectolax='markup', pdf_oxide='readers', yaml='readers', ast_grep_py='code_tree', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', mcp='mcp', uvicorn='mcp', cronsim='schedules',
+    selectolax='markup', pdf_oxide='readers', yaml='readers', ast_grep_py='code_tree', trafilatura='pages', protego='robots', brotli='fetch', ddgs='websearch', mcp='mcp', uvicorn='mcp', prompt_toolkit='session', cronsim='schedules',
     tzlocal='schedules', apprise='notify')
-RESTS_ON_PYDANTIC_AI = set('chatmodel rag_base rag analysis compaction policy'.split())   # its classes are their base classes: others import these modules inside functions
+RESTS_ON_PYDANTIC_AI = set('rag_base rag analysis compaction policy'.split())   # its classes are their base classes: others import these modules inside functions
 MAX_MODULE, MAX_FUNCTION, MAX_METHODS = 400, 40, 8
-FACADES = {'VaultShape', 'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent', 'EvidenceHooks', 'EvidenceSource'}   # as many methods as their contract names
+FACADES = {'WorkCalls', 'Conversation', 'VaultShape', 'Vault', 'VaultWatches', 'VaultReader', 'VaultWriter', 'VaultKeeper', 'LocalHost', 'NullHost', 'VaultHost', 'WorkspaceHost', 'Agent', 'EvidenceHooks', 'EvidenceSource'}   # as many methods as their contract names
 
 def tree(module): return ast.parse((PACKAGE/f'{module}.py').read_text())
 

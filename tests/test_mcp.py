@@ -192,7 +192,8 @@ def test_http_wants_its_token(tmp_path):
     from mcp.client.streamable_http import streamable_http_client
     server = subprocess.Popen([*STARTED, '--db', str(tmp_path/'v.db'), '--http', '0'], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment() | dict(RAMABANA_MCP_TOKEN='correct'))
     try:
-        url = re.search(r'http://127\.0\.0\.1:\d+/mcp', server.stderr.readline())[0]
+        lines = iter(server.stderr.readline, '')
+        url = next(found[0] for line in lines if (found := re.search(r'http://127\.0\.0\.1:\d+/mcp', line)))
         async def talk(token, **headers):
             async with httpx2.AsyncClient(headers=dict(Authorization=f'Bearer {token}') | headers) as web:
                 assert (await web.post(url, json=HELLO, headers=dict(Authorization='Bearer wrong'))).status_code == 401

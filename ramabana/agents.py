@@ -8,7 +8,7 @@ Docs: https://example.github.io/ramabana/agents.html.md"""
 __all__ = ['CHANGES', 'State', 'lent_by', 'model_for', 'lesson_tools', 'change_tools', 'agent_for', 'documents_of', 'Traffic',
            'tool_traffic', 'answer_record', 'ask_async', 'ask', 'stream', 'analyze']
 
-# %% ../nbs/49_agents.ipynb #014d41b9
+# %% ../nbs/49_agents.ipynb #d1acc8be
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from .scope import VaultScope, VaultSet
 if TYPE_CHECKING:
     from fastcore.basics import AttrDict
 
-# %% ../nbs/49_agents.ipynb #54087c5e
+# %% ../nbs/49_agents.ipynb #b48d3df5
 @dataclass
 class State:
     "The dependencies of a run: the dictionary in which capabilities keep what a conversation carries."
@@ -41,16 +41,10 @@ def model_for(
 ) -> Any:               # a pydantic-ai model
     "The model of an agent. Raises AgentError when there is none."
     if model is not None and not isinstance(model, str): return model
-    try: from ramabana.chatmodel import RishiModel
-    except ImportError as e: raise AgentError(f'chats cannot be lent to an agent here ({e.name} is missing): pass model= a pydantic-ai model') from e
-    from ramabana.localmodel import open_chat
-    from ramabana.models import NO_MODEL, answering_model
-    if host.mk_chat is not None: return RishiModel(host.mk_chat(model=model))
-    chosen = answering_model(model or '', '')
-    if chosen is None: raise AgentError(NO_MODEL)
-    return RishiModel(open_chat(chosen, '', {}))
+    from ramabana.chatmodel import lent_model, local_model
+    return lent_model(host.mk_chat, model or '') if host.mk_chat is not None else local_model(model or '')
 
-# %% ../nbs/49_agents.ipynb #1e926f15
+# %% ../nbs/49_agents.ipynb #51917d7b
 CHANGES = ('remember', 'memory_forget')
 
 def lesson_tools(
@@ -81,7 +75,7 @@ def change_tools(
     calls = [t for t in memory_tools(host) if t.__name__ in CHANGES] + (lesson_tools(lessons) if lessons is not None else [])
     return [Tool(call, requires_approval=approval) for call in calls]
 
-# %% ../nbs/49_agents.ipynb #9386a1cd
+# %% ../nbs/49_agents.ipynb #c2b37a6e
 def agent_for(
     host: Any,                              # a VaultHost
     model: Any = None,                      # a pydantic-ai model, a name, or None for the one that answers questions here
@@ -120,7 +114,7 @@ def documents_of(host: Any, names: Sequence[str] | None) -> list[str] | None:
     if gone := [name for name, row in rows.items() if row is None]: raise AgentError(f'no document {", ".join(map(repr, gone))}: memory_tree lists what there is')
     return [row['doc_id'] for row in rows.values()]
 
-# %% ../nbs/49_agents.ipynb #54067a33
+# %% ../nbs/49_agents.ipynb #27dcfdaa
 @dataclass(frozen=True)
 class Traffic:
     "What the tools of one capability did. `requests` are those of the run: the capability's own while it stays loaded."
@@ -143,7 +137,7 @@ def tool_traffic(
     refused = [p for p in searches if p in failed and 'search budget of' in str(p.content)]
     return Traffic(len(searches), len(refused), len(failed), sum(isinstance(m, ModelResponse) for m in messages))
 
-# %% ../nbs/49_agents.ipynb #9ccfb7b1
+# %% ../nbs/49_agents.ipynb #a2426cb1
 def answer_record(
     host: Any,
     question: str,
@@ -180,7 +174,7 @@ def _policy(host: Any) -> str:
     from ramabana.vault import policy_of
     return policy_of(host.pii, host.pii_fail, host._tell_once)
 
-# %% ../nbs/49_agents.ipynb #5189fd38
+# %% ../nbs/49_agents.ipynb #b75406fb
 async def ask_async(
     host: Any,                              # a VaultHost
     question: str,
@@ -238,7 +232,7 @@ async def stream(
             yield event
             if isinstance(event, AgentRunResultEvent): yield answer_record(host, question, event.result, deps, _key(agent_kw))
 
-# %% ../nbs/49_agents.ipynb #1695dd48
+# %% ../nbs/49_agents.ipynb #b08ba01e
 def analyze(
     host: Any,                              # a VaultHost
     question: str,

@@ -51,7 +51,7 @@ def last_calls(
     response = next((m for m in reversed(messages) if isinstance(m, ModelResponse)), None)
     return {p.tool_name for p in response.parts if isinstance(p, ToolCallPart)} if response else set()
 
-# %% ../nbs/44a_rag_base.ipynb #1c4d052d
+# %% ../nbs/44a_rag_base.ipynb #526e686a
 def remote_reason(
     model: Any,  # a pydantic-ai model
 ) -> str:        # '' when it computes on this machine
@@ -60,8 +60,10 @@ def remote_reason(
     if inner := getattr(model, 'models', None): return next(filter(None, map(remote_reason, inner)), '')
     if (wrapped := getattr(model, 'wrapped', None)) is not None: return remote_reason(wrapped)
     if type(model).__module__ in ('pydantic_ai.models.test', 'pydantic_ai.models.function'): return ''   # a script of this process
-    for lent in (getattr(model, 'chat', None), model):
-        if isinstance(getattr(lent, 'runtime', None), str): return locality(lent)
+    if type(model).__module__ == 'ramabana.chatmodel':
+        from ramabana.chatmodel import elsewhere
+        return elsewhere(model)
+    if isinstance(getattr(model, 'runtime', None), str): return locality(model)
     url = str(getattr(model, 'base_url', '') or '')
     if url and is_loopback(url) and not through_proxy(url): return ''
     return f'{getattr(model, "model_name", type(model).__name__)} is not known to run on this machine'

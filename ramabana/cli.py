@@ -280,7 +280,7 @@ def mark(ref: str = '', /, *, personal: bool = False, public: bool = False, reas
     return 0 if told else 1
 
 # %% ../nbs/52_cli.ipynb #49aa8eb1
-def ask(*question: str, model: str = '', ref: str = '', instruction: str = '', fields: str = '', pii: str = 'local', sections: int = 6, db: str = '', json: bool = False) -> int:
+def ask(*question: str, model: str = '', ref: str = '', instruction: str = '', fields: str = '', pii: str = 'local', sections: int = 6, agentic: bool = False, db: str = '', json: bool = False) -> int:
     """Answer a question from the vault, with footnotes; private sections are read by a model on this machine only.
 
     :param model: a file, a name from `ramabana models`, or an id
@@ -289,13 +289,16 @@ def ask(*question: str, model: str = '', ref: str = '', instruction: str = '', f
     :param fields: answer with these instead of prose, such as amount:float,due:str
     :param pii: who reads private sections: local, redact (any model, masked), refuse (nobody)
     :param sections: sections at most
+    :param agentic: let the model search by itself, several times; on this machine only
     :param db: the vault's file; without it $RAMABANA_VAULT, else ~/.vishalakshi/vault.db
     :param json: print JSON
     """
-    from ramabana.show_answers import show_answer
+    from ramabana.show_answers import show_agent_answer, show_answer
     words = spoken(' '.join(question))
     if not words.strip(): raise ValueError('ask what? ramabana ask "a question"')
+    if agentic and (ref or instruction or fields or pii != 'local'): raise ValueError('--agentic goes with --model, --db and --json only: leave out --ref, --instruction, --fields and --pii')
     with open_vault(db) as vault:
+        if agentic: return show_agent_answer(vault, words, json, model)
         return show_answer(vault, words, json, model=model, ref=ref or None, instruction=instruction, schema=fields or None, pii=pii, sections=sections)
 
 def models(*, json: bool = False) -> int:

@@ -94,6 +94,7 @@ def open_reading(
     import apsw
     from urllib.parse import quote
     conn = open_plain(path, apsw.SQLITE_OPEN_READONLY)
+    conn.set_busy_timeout(BUSY_WAIT * 1000)   # two that open at once: one makes the log, the other waits
     try: conn.pragma('user_version')   # the first read opens the log
     except (apsw.CantOpenError, apsw.ReadOnlyError):
         if os.path.exists(path + '-wal') and os.path.getsize(path + '-wal'): raise

@@ -19,7 +19,7 @@ step() { local name=$1; shift; echo "== $name"; "$@" </dev/null || failed+=("$na
 step 'notebooks are clean' "$PY" tools/nb.py check
 step 'notebooks as tests' nbdev-test --n-workers 2
 step 'ruff' ruff check .
-step 'pytest' "$PY" -m pytest -q -n 2   # modules as exported, README as its notebook, the command, the wheel, ...
+step 'pytest' "$PY" -m pytest -q -n 3   # modules as exported, README as its notebook, the command, the wheel, ...
 step 'the small model on this machine' env LOCAL_MODEL=1 timeout 300 "$PY" -m pytest -q tests/test_local_model.py
 if ((${#failed[@]})); then printf 'failed: %s\n' "${failed[@]}"; exit 1; fi
 echo 'all passed'

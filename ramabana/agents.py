@@ -241,6 +241,7 @@ def analyze(
     model: Any = None,                      # a pydantic-ai model, a name, or None
     **agent_kw: Any,                        # what agent_for takes
 ) -> 'AttrDict':
-    "The answer of an agent that also runs code over the documents. Raises ImportError without the extra `analysis`."
-    from ramabana.analysis import analysis
+    "The answer of an agent that also runs code over the documents. Raises AgentError in a version, or without the extra, that can't."
+    try: from ramabana.analysis import analysis
+    except ImportError as e: raise AgentError(f'running code over the documents is not available here ({e.name}): ask() answers from them') from e
     return ask(host, question, sources, filter, model, capability=analysis, **dict(request_limit=30) | agent_kw)

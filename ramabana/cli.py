@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .core import AgentError
 from .keeping import backup, doctor, export, import_, reencode
 from .overview import map_, topics
-from .place import open_vault
+from .place import open_vault, with_place
 from .show import as_json, hit_parts, searched, show, tell, tree_parts
 from .show_code import search_code, sync
 from .standing import poll, unwatch, versions, watch, watches
@@ -323,7 +323,7 @@ def sends(*, limit: int = 20, db: str = '', json: bool = False) -> int:
 COMMANDS = (add, note, search, ask, sync, read, tree, forget, versions, map_, topics, watch, watches, unwatch, poll, pii, mark, models, sends, info, doctor, backup, export, import_, reencode)
 SERVERS = {'chat': ('ramabana.session:chat', 'Talk with the agent of a folder; `ramabana` alone does it, too.'), 'mcp': ('ramabana.mcp:mcp', 'Serve the memory to other agents (Model Context Protocol), or enter it into their settings.')}   # loaded when they are named
 HELP = 'A private memory in one file: keep notes, files and folders, and find them by word and by meaning.'
-AFTER = 'Exit status: 0 found or done, 1 nothing found or not done, 2 a wrong question. `ramabana COMMAND --help` tells more.'
+AFTER = 'With several vaults in config.toml, --database NAME says which, in the place of --db FILE. Exit status: 0 found or done, 1 nothing found or not done, 2 a wrong question. `ramabana COMMAND --help` tells more.'
 
 def build() -> 'App':
     "The command with its subcommands."
@@ -337,12 +337,17 @@ def build() -> 'App':
     app.register_install_completion_command(help='Let the shell complete commands and options.')
     return app
 
+def _takes_db(name: str) -> bool:
+    "Whether a command works on a vault."
+    return name in SERVERS or any(call.__name__.rstrip('_') == name and 'db' in call.__kwdefaults__ for call in COMMANDS if call.__kwdefaults__)
+
 def run(
     words: list[str], # what stands behind `ramabana`
 ) -> int:             # exit status: 0 an answer, 1 none or a failure, 2 a wrong question
     "Run one command; an error is told in one line. Raises KeyboardInterrupt."
     from cyclopts import CycloptsError
     try:
+        if words[:1] and _takes_db(words[0]): words = with_place(words)
         status = int(build()([STDIN if word == '-' else word for word in words], exit_on_error=False, print_error=False) or 0)
         if sys.stdout: sys.stdout.flush()
         return status

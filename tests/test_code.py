@@ -38,7 +38,9 @@ def put(root, **files):
     for name, text in files.items():
         path = root/name.replace('__', '/')
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix('.py').write_text(text)
+        part = path.with_suffix(f'.part{threading.get_ident()}')
+        part.write_text(text)
+        os.replace(part, path.with_suffix('.py'))      # as editors do: a sync in between would see an empty file
 
 def titles(index, query): return [h.title for h in index.search(query)]
 
